@@ -1,0 +1,4 @@
+package protocol
+
+// Code is a stable reason code.
+type Code uint16

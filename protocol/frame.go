@@ -1,0 +1,4 @@
+package protocol
+
+// FrameType names one kind of frame.
+type FrameType uint8
