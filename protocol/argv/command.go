@@ -102,15 +102,15 @@ type List struct {
 
 // Stdin says that a command reads standard input, and how much of it.
 type Stdin struct {
-	MaxBytes int64 // 1 to 1 TiB; 0 means 1 MiB
-	Text     bool  // valid UTF-8 only, checked as it passes
+	MaxBytes int64 `json:"max_bytes,omitempty" yaml:"max_bytes,omitempty"` // 1 to 1 TiB; 0 means 1 MiB
+	Text     bool  `json:"text,omitempty" yaml:"text,omitempty"`           // valid UTF-8 only, checked as it passes
 }
 
 // Rest bounds an open-ended tail of positional arguments: each item matches
 // Pattern (RE2, the whole item), is not option-like and not a file reference.
 type Rest struct {
-	MaxItems int // 1 to 256
-	Pattern  string
+	MaxItems int    `json:"max_items" yaml:"max_items"` // 1 to 256
+	Pattern  string `json:"pattern" yaml:"pattern"`
 }
 
 // Type is the type of a scalar.
@@ -153,8 +153,8 @@ type Value struct {
 	Items     []string
 }
 
-// Call is what a command starts with: made only by Command.Parse and
-// Command.FromObject, so that the child never sees a caller's spelling.
+// Call is what a command starts with: made only by Grammar.Parse and
+// Grammar.FromObject, so that the child never sees a caller's spelling.
 type Call struct {
 	// Arguments are the Contract's fixed arguments, the command's, and the
 	// canonical rendering of the values, in that order.
@@ -163,6 +163,9 @@ type Call struct {
 	Environment []Variable
 	// Stdin is nil where the command reads none.
 	Stdin *Stdin
+	// Input is the text that an object gave for standard input; nil where the
+	// caller streams it, and always nil after Grammar.Parse.
+	Input *string
 	// Values are what was said, in the order of the declaration.
 	Values []Value
 	// Paths are the positions in Arguments and the relative path of each value of

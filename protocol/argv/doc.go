@@ -5,8 +5,8 @@
 //
 //	declare    Contract, Command, Parameter, Schema       Validate
 //	narrow     Command.Narrow                             a conjunction: never wider
-//	accept     Command.Parse (argv), FromObject (JSON)    → Call, or *Error
-//	describe   Command.InputSchema                        JSON Schema for agents
+//	accept     Grammar.Parse (argv), FromObject (JSON)    → Call, or *Error
+//	describe   Grammar.InputSchema                        JSON Schema for agents
 //
 // Whatever is not declared is refused: unknown flags, clusters, abbreviations,
 // repeats, option-like positionals, a lone "-" that no const or enum names, file
