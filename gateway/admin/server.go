@@ -1,0 +1,186 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Bounds of one connection.
+const (
+	maxRequest     = 64 << 10
+	requestTimeout = 30 * time.Second
+	maxConnections = 32
+)
+
+// ErrInUse says that another gateway answers on the socket.
+var ErrInUse = errors.New("another gateway is running here")
+
+// Server answers on one socket. Its zero value is not usable; see Listen.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+	done     chan struct{}
+	close    sync.Once
+	err      error
+}
+
+// Listen makes the socket at path and serves b on it until Close. The directory
+// of path must be the user's own and closed to others. A socket that nobody
+// answers on is replaced; otherwise the error is ErrInUse.
+func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*Server, error) {
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	raw, err := listenPrivate(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on the admin socket: %w", err)
+	}
+	s := &Server{
+		listener: &guardedListener{Listener: raw, log: log, slots: make(chan struct{}, maxConnections)},
+		done:     make(chan struct{}),
+	}
+	s.http = &http.Server{
+		Handler:           handler(b, log),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      2 * requestTimeout,
+		MaxHeaderBytes:    8 << 10,
+		ErrorLog:          nil,
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error().Err(err).Msg("admin socket failed")
+		}
+	}()
+	return s, nil
+}
+
+// Close ends the server, waits for the requests that run, and removes the
+// socket. It is idempotent.
+func (s *Server) Close() error {
+	s.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		s.err = s.http.Shutdown(ctx)
+		if s.err != nil {
+			s.err = errors.Join(s.err, s.http.Close())
+		}
+		<-s.done
+	})
+	return s.err
+}
+
+func handler(b Backend, log zerolog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", answer(log, func(ctx context.Context) (any, error) { return b.Status(ctx) }))
+	mux.HandleFunc("POST /v1/reconcile", answer(log, func(ctx context.Context) (any, error) { return b.Reconcile(ctx) }))
+	return mux
+}
+
+type failure struct {
+	Error string `json:"error"`
+}
+
+func answer(log zerolog.Logger, f func(context.Context) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		w.Header().Set("Content-Type", "application/json")
+		v, err := f(ctx)
+		if err != nil {
+			log.Error().Err(err).Msg("admin request failed")
+			w.WriteHeader(http.StatusInternalServerError)
+			v = failure{err.Error()}
+		}
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			log.Debug().Err(err).Msg("admin answer not delivered")
+		}
+	}
+}
+
+// guardedListener lets only the owner in.
+type guardedListener struct {
+	net.Listener
+	log   zerolog.Logger
+	slots chan struct{}
+}
+
+func (g *guardedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if err := g.admit(c); err != nil {
+			g.log.Warn().Err(err).Msg("admin connection refused")
+			_ = c.Close()
+			continue
+		}
+		return &slotConn{Conn: c, release: sync.OnceFunc(func() { <-g.slots })}, nil
+	}
+}
+
+func (g *guardedListener) admit(c net.Conn) error {
+	who, err := peerOf(c)
+	if err != nil {
+		return err
+	}
+	if who.uid != 0 && who.uid != os.Getuid() {
+		return fmt.Errorf("user %d is not the owner", who.uid)
+	}
+	if err := notOurs(who.pid); err != nil {
+		return err
+	}
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	default:
+		return errors.New("too many connections")
+	}
+}
+
+type slotConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *slotConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+type peer struct{ uid, pid int }
+
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the admin socket: %w", err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("admin socket: %s exists and is not a socket", path)
+	}
+	d := net.Dialer{Timeout: time.Second}
+	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return ErrInUse
+	}
+	return os.Remove(path)
+}

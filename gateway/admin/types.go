@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"context"
+	"time"
+)
+
+// SchemaVersion of the JSON forms of this package. Changes add fields only.
+const SchemaVersion = 1
+
+// Backend is what the socket shows and does. It is called from many goroutines.
+type Backend interface {
+	// Status is a snapshot of the gateway.
+	Status(ctx context.Context) (Status, error)
+	// Reconcile publishes what is installed now and retires what is not.
+	Reconcile(ctx context.Context) (Reconciled, error)
+}
+
+// Status is a snapshot of a running gateway.
+type Status struct {
+	SchemaVersion int         `json:"schemaVersion"`
+	PeerID        string      `json:"peerId"`
+	Version       string      `json:"version"`
+	ProcessID     int         `json:"processId"`
+	Started       time.Time   `json:"started"`
+	Addresses     []string    `json:"addresses"`
+	Policy        Policy      `json:"policy"`
+	Ledger        Ledger      `json:"ledger"`
+	Routes        []Route     `json:"routes"`
+	Peers         []Peer      `json:"peers"`
+	Operations    []Operation `json:"operations"`
+	Limits        []Limit     `json:"limits"`
+	Warnings      []string    `json:"warnings,omitempty"`
+}
+
+// Policy says which policy holds.
+type Policy struct {
+	File   string    `json:"file"`
+	Digest string    `json:"digest"`
+	Loaded time.Time `json:"loaded"`
+	Rules  int       `json:"rules"`
+}
+
+// Ledger says how the record of operations is.
+type Ledger struct {
+	Records    uint64 `json:"records"`
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Failed     string `json:"failed,omitempty"`
+}
+
+// Route is one published route.
+type Route struct {
+	Connector  string `json:"connector"`
+	Version    string `json:"version"`
+	Connection string `json:"connection"`
+	Ready      bool   `json:"ready"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// Peer is one connected peer. Name is the policy's, empty for a stranger.
+type Peer struct {
+	Name       string `json:"name,omitempty"`
+	PeerID     string `json:"peerId"`
+	Address    string `json:"address"`
+	Operations int    `json:"operations"`
+}
+
+// Operation is one running operation.
+type Operation struct {
+	ID        string    `json:"id"`
+	Peer      string    `json:"peer"`
+	Connector string    `json:"connector"`
+	Version   string    `json:"version"`
+	Command   string    `json:"command"`
+	Started   time.Time `json:"started"`
+	Stdin     uint64    `json:"stdin"`
+	Stdout    uint64    `json:"stdout"`
+	Stderr    uint64    `json:"stderr"`
+}
+
+// Limit is one bound in force, with its unit.
+type Limit struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Reconciled says what a reconciliation did.
+type Reconciled struct {
+	SchemaVersion int      `json:"schemaVersion"`
+	Published     []Route  `json:"published"`
+	Retired       []Route  `json:"retired"`
+	Problems      []string `json:"problems,omitempty"`
+}
