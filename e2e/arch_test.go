@@ -1,0 +1,450 @@
+package e2e
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const modulePath = "github.com/lendcli/lend"
+
+// arrows says which packages of ours a package may import. A trailing "/*" means
+// the packages below. A package that no row names fails the test.
+//
+//nolint:gochecknoglobals // table
+var arrows = []struct {
+	pkg string
+	may []string
+	why string
+}{
+	{"proto/*", nil, "the generated messages know nothing of ours"},
+	{"protocol/name", nil, "the value types are below everything"},
+	{"protocol/argv", []string{"protocol/name"}, "one grammar below manifest and policy"},
+	{"protocol", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
+	{"lease", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
+	{"policy", []string{"protocol/name", "protocol/argv"}, "bytes in, values out"},
+	{"policy/*", []string{"policy", "policy/*", "protocol/name", "protocol/argv"}, "parts of the policy"},
+	{"gateway/ledger", []string{"protocol/name"}, "a file of records; it decides nothing"},
+	{"gateway/admin", []string{"protocol", "protocol/*", "lease"}, "the owner's socket shows values only"},
+	{"gateway/client", []string{"protocol", "protocol/*", "lease", "gateway/netconf"}, "the caller knows no policy and no runtime"},
+	{"gateway/netconf", nil, "transport settings that both ends share"},
+	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
+	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
+	{"localhost/internal/*", nil, "helpers of the runtime"},
+	{"localhost/manifest", []string{"protocol/name", "protocol/argv"}, "strict types"},
+	{"localhost/route", []string{"protocol/name", "protocol/argv"}, "values that the gateway may hold"},
+	{"localhost/process", []string{"localhost/route", "localhost/process/*"}, "the only place that starts programs"},
+	{"localhost/process/*", []string{"localhost/process/*"}, "what the supervisor binary links"},
+	{"localhost/*", []string{"localhost/*", "protocol/name", "protocol/argv"}, "a Connector runtime does not know that it is shared"},
+	{"localhost", []string{"localhost/*", "protocol/name", "protocol/argv"}, "a Connector runtime does not know that it is shared"},
+	{"cmd/lend-shim", []string{"localhost/process", "localhost/process/*"}, "starts in a millisecond"},
+	{"cmd/lend", []string{"*"}, "joins everything and decides nothing"},
+	{"e2e/*", []string{"*"}, "test programs"},
+	{"e2e", []string{"*"}, "tests"},
+}
+
+// forbidden says which packages that are not ours may be imported only where.
+//
+//nolint:gochecknoglobals // table
+var forbidden = []struct {
+	imported string   // a path or a prefix ending in "/*"
+	only     []string // packages of ours; nil means none
+	why      string
+}{
+	{"os/exec", []string{"localhost/process", "e2e", "e2e/*"}, "one place starts programs"},
+	{"github.com/spf13/cobra", []string{"cmd/lend"}, "the command line is in cmd"},
+	{"github.com/libp2p/go-libp2p", []string{"gateway", "gateway/*", "cmd/lend"}, "hosts are made by the gateway and its client"},
+	{"github.com/libp2p/go-libp2p/p2p/*", []string{"gateway", "gateway/*"}, "hosts are made by the gateway and its client"},
+	{"github.com/lendcli/lend/proto/*", []string{"protocol", "lease"}, "wire types stay behind their package"},
+	{"unsafe", []string{"localhost/process", "localhost/process/*"}, "system calls only"},
+	{"plugin", nil, "nothing is loaded at run time"},
+}
+
+// pure lists packages that take bytes and return values, with what they must not
+// import.
+//
+//nolint:gochecknoglobals // table
+var pure = struct{ pkgs, not []string }{
+	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "policy"},
+	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
+}
+
+type pkg struct {
+	dir   string // slash path from the top
+	files map[string]*ast.File
+	fset  *token.FileSet
+	tests map[string]*ast.File
+}
+
+func repoRoot(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(root, "go.mod"))
+	return root
+}
+
+func loadPackages(t *testing.T) []*pkg {
+	t.Helper()
+	root := repoRoot(t)
+	byDir := map[string]*pkg{}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			n := d.Name()
+			if p != root && (strings.HasPrefix(n, ".") || n == "testdata" || n == "node_modules") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		dir := path.Dir(rel)
+		if byDir[dir] == nil {
+			byDir[dir] = &pkg{dir: dir, files: map[string]*ast.File{}, tests: map[string]*ast.File{}, fset: token.NewFileSet()}
+		}
+		f, err := parser.ParseFile(byDir[dir].fset, p, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(rel, "_test.go") {
+			byDir[dir].tests[rel] = f
+		} else {
+			byDir[dir].files[rel] = f
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	var out []*pkg
+	for _, p := range byDir {
+		out = append(out, p)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].dir < out[j].dir })
+	require.Greater(t, len(out), 5, "the walk found the packages")
+	return out
+}
+
+func matches(pattern, p string) bool {
+	if pattern == "*" || pattern == p {
+		return true
+	}
+	prefix, ok := strings.CutSuffix(pattern, "/*")
+	return ok && strings.HasPrefix(p, prefix+"/")
+}
+
+func imports(f *ast.File) []string {
+	var out []string
+	for _, s := range f.Imports {
+		p, err := strconv.Unquote(s.Path.Value)
+		if err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func TestArrows(t *testing.T) {
+	t.Parallel()
+	for _, p := range loadPackages(t) {
+		if len(p.files) == 0 {
+			continue
+		}
+		row := slices.IndexFunc(arrows, func(a struct {
+			pkg string
+			may []string
+			why string
+		},
+		) bool {
+			return matches(a.pkg, p.dir)
+		})
+		if !checkf(t, row >= 0, "package %s has no row in the table of arrows", p.dir) {
+			continue
+		}
+		for file, f := range p.files {
+			for _, imp := range imports(f) {
+				ours, ok := strings.CutPrefix(imp, modulePath+"/")
+				if !ok {
+					continue
+				}
+				allowed := slices.ContainsFunc(arrows[row].may, func(m string) bool { return matches(m, ours) })
+				checkf(t, allowed, "%s imports %s; %s may import only %v: %s", file, ours, arrows[row].pkg, arrows[row].may, arrows[row].why)
+			}
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	t.Parallel()
+	for _, p := range loadPackages(t) {
+		for file, f := range p.files {
+			for _, imp := range imports(f) {
+				for _, rule := range forbidden {
+					ok := !matches(rule.imported, imp) || slices.ContainsFunc(rule.only, func(o string) bool { return matches(o, p.dir) })
+					checkf(t, ok, "%s imports %s: %s", file, imp, rule.why)
+				}
+				if slices.Contains(pure.pkgs, p.dir) {
+					for _, n := range pure.not {
+						checkf(t, !matches(n, imp), "%s imports %s: the package is pure", file, imp)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSpawnsShell looks for a shell as a literal: no code of ours starts one.
+func TestSpawnsShell(t *testing.T) {
+	t.Parallel()
+	for _, p := range loadPackages(t) {
+		if !matches("localhost/*", p.dir) && !matches("gateway/*", p.dir) && p.dir != "gateway" && p.dir != "localhost" {
+			continue
+		}
+		for file, f := range p.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				lit, ok := n.(*ast.BasicLit)
+				if ok && lit.Kind == token.STRING {
+					s, _ := strconv.Unquote(lit.Value)
+					checkf(t, s != "/bin/sh" && s != "/bin/bash" && s != "cmd.exe", "%s names a shell", file)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// budgets that have an ADR of their own; the text names it.
+//
+//nolint:gochecknoglobals // table
+var budgetExceptions = map[string]budget{}
+
+type budget struct {
+	files, fileLines, codeLines, exported int
+	adr                                   string
+}
+
+func budgetOf(dir string) budget {
+	b := budget{files: 12, fileLines: 500, codeLines: 1200, exported: 24}
+	if dir == "protocol" {
+		b.exported = 45
+	}
+	if e, ok := budgetExceptions[dir]; ok {
+		b.files, b.fileLines = max(b.files, e.files), max(b.fileLines, e.fileLines)
+		b.codeLines, b.exported = max(b.codeLines, e.codeLines), max(b.exported, e.exported)
+	}
+	return b
+}
+
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	root := repoRoot(t)
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-28s %5s %7s %6s %8s %6s\n", "package", "files", "longest", "code", "exported", "test")
+	for _, p := range loadPackages(t) {
+		if len(p.files) == 0 || matches("proto/*", p.dir) || p.dir == "cmd/lend" || matches("e2e/*", p.dir) {
+			continue
+		}
+		code, longest, exported, testCode := 0, 0, 0, 0
+		for file, f := range p.files {
+			lines, total := codeLines(t, filepath.Join(root, file))
+			code += lines
+			longest = max(longest, total)
+			if !strings.HasSuffix(file, "_windows.go") && !strings.HasSuffix(file, "_darwin.go") && !strings.HasSuffix(file, "_other.go") {
+				exported += countExported(f)
+			}
+		}
+		for file := range p.tests {
+			lines, _ := codeLines(t, filepath.Join(root, file))
+			testCode += lines
+		}
+		b := budgetOf(p.dir)
+		fmt.Fprintf(&table, "%-28s %5d %7d %6d %8d %6d\n", p.dir, len(p.files), longest, code, exported, testCode)
+		checkf(t, len(p.files) <= b.files, "%s has %d files, budget %d", p.dir, len(p.files), b.files)
+		checkf(t, longest <= b.fileLines, "%s has a file of %d lines, budget %d", p.dir, longest, b.fileLines)
+		checkf(t, code <= b.codeLines, "%s has %d code lines, budget %d", p.dir, code, b.codeLines)
+		checkf(t, exported <= b.exported, "%s exports %d names, budget %d", p.dir, exported, b.exported)
+		if slices.Contains([]string{"protocol", "lease", "policy", "gateway"}, p.dir) {
+			checkf(t, testCode >= code, "%s has %d lines of tests for %d lines of code", p.dir, testCode, code)
+		}
+	}
+	t.Log("\n" + table.String())
+	for dir, e := range budgetExceptions {
+		_, err := os.Stat(filepath.Join(root, "docs", "adr", e.adr))
+		require.NoError(t, err, "the exception of %s names an ADR", dir)
+	}
+}
+
+func codeLines(t *testing.T, file string) (code, total int) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(b)) {
+		total++
+		s := strings.TrimSpace(line)
+		if s != "" && !strings.HasPrefix(s, "//") {
+			code++
+		}
+	}
+	return code, total
+}
+
+func countExported(f *ast.File) int {
+	n := 0
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.IsExported() {
+				n++
+			}
+		case *ast.GenDecl:
+			n += exportedSpecs(d)
+		}
+	}
+	return n
+}
+
+// exportedSpecs counts types and variables one by one, and a block of constants
+// (an enumeration or a table of bounds) as one name.
+func exportedSpecs(d *ast.GenDecl) int {
+	n := 0
+	for _, s := range d.Specs {
+		switch s := s.(type) {
+		case *ast.TypeSpec:
+			if s.Name.IsExported() {
+				n++
+			}
+		case *ast.ValueSpec:
+			for _, id := range s.Names {
+				if id.IsExported() {
+					n++
+				}
+			}
+		}
+	}
+	if d.Tok == token.CONST && n > 1 {
+		return 1
+	}
+	return n
+}
+
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	for _, p := range loadPackages(t) {
+		if len(p.files) == 0 || matches("proto/*", p.dir) {
+			continue
+		}
+		documented := false
+		for _, f := range p.files {
+			documented = documented || (f.Doc != nil && len(f.Doc.Text()) > 40)
+		}
+		checkf(t, documented, "package %s has no package comment", p.dir)
+		if p.dir == "cmd/lend" || strings.HasPrefix(p.dir, "cmd/") {
+			continue
+		}
+		for file, f := range p.files {
+			for _, undocumented := range undocumentedNames(f) {
+				checkf(t, false, "%s: %s has no comment", file, undocumented)
+			}
+		}
+	}
+}
+
+func undocumentedNames(f *ast.File) []string {
+	var out []string
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
+				out = append(out, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if ts, ok := s.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
+					out = append(out, ts.Name.Name)
+				}
+				if vs, ok := s.(*ast.ValueSpec); ok && vs.Names[0].IsExported() && d.Doc == nil && vs.Doc == nil && vs.Comment == nil {
+					out = append(out, vs.Names[0].Name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// exportedReceiver tells whether a method can be reached: methods that fulfil
+// well-known interfaces need no comment of their own.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	if slices.Contains([]string{"Error", "String", "Unwrap", "Is", "As", "Len", "Less", "Swap", "MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText", "MarshalZerologObject"}, d.Name.Name) {
+		return false
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// TestGoStatements keeps the number of places that start a goroutine in sight.
+func TestGoStatements(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, p := range loadPackages(t) {
+		for _, f := range p.files {
+			ast.Inspect(f, func(node ast.Node) bool {
+				if _, ok := node.(*ast.GoStmt); ok {
+					n++
+				}
+				return true
+			})
+		}
+	}
+	require.LessOrEqual(t, n, 60, "go statements outside tests")
+	t.Logf("%d go statements outside tests", n)
+}
+
+func TestTopLevel(t *testing.T) {
+	t.Parallel()
+	entries, err := os.ReadDir(repoRoot(t))
+	require.NoError(t, err)
+	want := []string{"cmd", "gateway", "protocol", "lease", "localhost", "policy", "proto", "e2e", "docs", "README.md", "go.mod", "go.sum", "LICENSE"}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			require.Contains(t, want, e.Name(), "the top level holds these and hidden files only")
+		}
+	}
+	mod, err := os.ReadFile(filepath.Join(repoRoot(t), "go.mod"))
+	require.NoError(t, err)
+	require.NotContains(t, string(mod), "\nreplace ", "no replace in go.mod")
+}
+
+// checkf reports a broken rule and goes on, so that one run shows them all.
+func checkf(t *testing.T, ok bool, format string, args ...any) bool {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+	return ok
+}
