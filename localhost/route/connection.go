@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lendcli/lend/protocol/argv"
@@ -81,4 +83,116 @@ type Process interface {
 	// Close kills what is left of the tree, returns when none of it lives, and
 	// closes the pipes. It is idempotent and returns the same error each time.
 	Close() error
+}
+
+// CLIConnection is one running CLI, owned by its route: retirement of the route
+// closes it as well. It is a Process; the caller must Close it. All methods are
+// safe for concurrent use.
+type CLIConnection struct {
+	process Process
+	group   *group
+	retired atomic.Bool // the route has begun to close it
+
+	mu     sync.Mutex // guards what follows
+	exit   *Exit      // what the first Wait that saw the exit returned
+	first  *closing   // whose error Close returns
+	latest *closing
+}
+
+// closing is one attempt to close a process; err is set when done is closed.
+type closing struct {
+	done chan struct{}
+	err  error
+}
+
+var _ Process = (*CLIConnection)(nil)
+
+// Stdin is nil if the child has none.
+func (c *CLIConnection) Stdin() io.WriteCloser { return c.process.Stdin() }
+
+// Stdout is the child's standard output.
+func (c *CLIConnection) Stdout() io.ReadCloser { return c.process.Stdout() }
+
+// Stderr is the child's standard error.
+func (c *CLIConnection) Stderr() io.ReadCloser { return c.process.Stderr() }
+
+// Wait returns how the root process ended, the same each time. Retired is set if
+// the route began to close the process before its end was seen.
+func (c *CLIConnection) Wait(ctx context.Context) (Exit, error) {
+	e, err := c.process.Wait(ctx)
+	if err != nil {
+		return Exit{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.exit == nil {
+		e.Retired = c.retired.Load()
+		c.exit = &e
+	}
+	return *c.exit, nil
+}
+
+// Terminate asks the tree to end.
+func (c *CLIConnection) Terminate() error { return c.process.Terminate() }
+
+// Kill ends the tree.
+func (c *CLIConnection) Kill() error { return c.process.Kill() }
+
+// Close kills what is left of the tree, waits for its end, closes the pipes and
+// releases the process from its route, exactly once. Every call returns the
+// error of the first; after an error the route keeps the process, and tries
+// again when it is retired.
+func (c *CLIConnection) Close() error {
+	c.shut(false)
+	<-c.first.done
+	return c.first.err
+}
+
+// shut begins to close the process, or joins the attempt that is under way. With
+// again, an attempt that has failed is followed by another.
+func (c *CLIConnection) shut(again bool) *closing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest != nil && !(again && c.latest.failed()) {
+		return c.latest
+	}
+	a := &closing{done: make(chan struct{})}
+	c.latest = a
+	if c.first == nil {
+		c.first = a
+	}
+	go func() {
+		defer close(a.done)
+		if a.err = c.process.Close(); a.err == nil {
+			c.group.release(c)
+		}
+	}()
+	return a
+}
+
+func (a *closing) failed() bool {
+	select {
+	case <-a.done:
+		return a.err != nil
+	default:
+		return false
+	}
+}
+
+// retire ends the process because its route is retired: terminate, a moment of
+// grace, then close. It returns when ctx is done, while the close goes on.
+func (c *CLIConnection) retire(ctx context.Context) error {
+	c.retired.Store(true)
+	grace, cancel := context.WithTimeout(ctx, retireGrace)
+	defer cancel()
+	if c.process.Terminate() == nil {
+		_, _ = c.process.Wait(grace)
+	}
+	a := c.shut(true)
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -1,0 +1,189 @@
+package route
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// MaxRoutes bounds the current routes of one Registry.
+const MaxRoutes = 4096
+
+// Launcher starts the CLI of one route. It is bound to the route's release and
+// connection, so the request cannot choose either. Launch may be called
+// concurrently; when ctx is done it gives up, and what it had started it closes.
+type Launcher interface {
+	Launch(ctx context.Context, r StartCLIRequest) (Process, error)
+}
+
+// slot is the place that at most one current route fills.
+type slot struct {
+	connector  name.ConnectorKey
+	version    name.Version
+	connection name.ConnectionID
+}
+
+func (id Identity) slot() slot { return slot{id.Connector, id.Version, id.Connection} }
+
+// published is one route: its descriptor, the way to start it, and what runs.
+type published struct {
+	descriptor Descriptor
+	launcher   Launcher
+	group      *group
+}
+
+// Registry holds the current routes of one boot of the host. Its epoch is 128
+// random bits, so an identity of an earlier boot never matches. All methods are
+// safe for concurrent use. The owner must Close it.
+type Registry struct {
+	epoch string
+
+	// mu guards everything below. Nothing blocks, calls out or logs under it.
+	mu       sync.RWMutex
+	number   uint64 // of the newest generation
+	revision uint64 // of the set of current routes
+	current  map[slot]*published
+	retiring map[*published]struct{} // fenced; some process of theirs is not closed
+	watchers map[*Watcher]struct{}
+	closed   bool
+}
+
+// NewRegistry returns an empty registry with a fresh boot epoch.
+func NewRegistry() *Registry {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails: crypto/rand ends the program instead
+	return &Registry{
+		epoch:    hex.EncodeToString(b[:]),
+		current:  make(map[slot]*published),
+		retiring: make(map[*published]struct{}),
+		watchers: make(map[*Watcher]struct{}),
+	}
+}
+
+// Epoch returns the boot epoch: 32 hexadecimal digits.
+func (r *Registry) Epoch() string { return r.epoch }
+
+// Commit publishes d under a new generation, which it sets; d is copied. The
+// candidate becomes current first; then the route that it replaces is fenced,
+// and its processes are closed until ctx is done. An error after that is about
+// the old route alone: the returned descriptor is set and current, and Settle
+// tries the rest again. ErrInvalid means that d lacks a field, ErrUnavailable
+// that the registry is closed or full; then nothing has changed.
+func (r *Registry) Commit(ctx context.Context, d Descriptor, l Launcher) (Descriptor, error) {
+	d.Identity.Generation = Generation{}
+	if l == nil || !d.Identity.complete() {
+		return Descriptor{}, fmt.Errorf("commit route: %w", ErrInvalid)
+	}
+	d.Contract = cloneContract(d.Contract)
+	next, old, err := r.swap(d, l)
+	if err != nil {
+		return Descriptor{}, fmt.Errorf("commit route: %w", err)
+	}
+	return next.descriptor, r.retire(ctx, old)
+}
+
+func (r *Registry) swap(d Descriptor, l Launcher) (next, old *published, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := d.Identity.slot()
+	old = r.current[at]
+	if r.closed || (old == nil && len(r.current) >= MaxRoutes) {
+		return nil, nil, ErrUnavailable
+	}
+	r.number++
+	d.Identity.Generation = Generation{Epoch: r.epoch, Number: r.number}
+	next = &published{descriptor: d, launcher: l, group: newGroup()}
+	r.current[at] = next
+	r.fence(old)
+	r.announce(&next.descriptor, old)
+	return next, old, nil
+}
+
+// Remove retires the current route that has exactly this identity: it stops
+// being current, pending starts are refused, and its processes are closed until
+// ctx is done. A close that fails is kept, and a second Remove (or Settle) tries
+// it again. An identity that is neither current nor retiring is no error: it is
+// not there.
+func (r *Registry) Remove(ctx context.Context, id Identity) error {
+	return r.retire(ctx, r.take(id))
+}
+
+func (r *Registry) take(id Identity) *published {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.current[id.slot()]; p != nil && p.descriptor.Identity == id {
+		delete(r.current, id.slot())
+		r.fence(p)
+		r.announce(nil, p)
+		return p
+	}
+	for p := range r.retiring {
+		if p.descriptor.Identity == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// fence makes old refuse every start from now on. mu is held.
+func (r *Registry) fence(old *published) {
+	if old != nil {
+		old.group.fence()
+		r.retiring[old] = struct{}{}
+	}
+}
+
+// retire closes what a fenced route still runs, and forgets the route once
+// nothing of it is left.
+func (r *Registry) retire(ctx context.Context, p *published) error {
+	if p == nil {
+		return nil
+	}
+	if err := p.group.close(ctx); err != nil {
+		id := p.descriptor.Identity
+		return fmt.Errorf("close route %s@%s of %s: %w", id.Connector, id.Version, id.Connection, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.retiring, p)
+	return nil
+}
+
+// Settle tries again to close what retired routes have left running, until ctx
+// is done. Nil means that nothing is left.
+func (r *Registry) Settle(ctx context.Context) error {
+	r.mu.RLock()
+	left := make([]*published, 0, len(r.retiring))
+	for p := range r.retiring {
+		left = append(left, p)
+	}
+	r.mu.RUnlock()
+	errs := make([]error, len(left))
+	var wg sync.WaitGroup
+	for i, p := range left {
+		wg.Go(func() { errs[i] = r.retire(ctx, p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Close fences all routes, closes all their processes until ctx is done, and
+// ends all watchers. It may be called again to retry what it could not close.
+func (r *Registry) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	for at, p := range r.current {
+		delete(r.current, at)
+		r.fence(p)
+	}
+	for w := range r.watchers {
+		r.drop(w)
+	}
+	r.mu.Unlock()
+	return r.Settle(ctx)
+}

@@ -1,0 +1,94 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Resolve returns the one current route that matches q. The version is exact. It
+// is ErrNotFound where none matches and ErrAmbiguous where q names no connection
+// and several have the Connector.
+func (r *Registry) Resolve(q Query) (Descriptor, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !q.Connection.IsZero() {
+		if p := r.current[slot{q.Connector, q.Version, q.Connection}]; p != nil {
+			return p.descriptor, nil
+		}
+		return Descriptor{}, ErrNotFound
+	}
+	var found *published
+	for at, p := range r.current {
+		if at.connector != q.Connector || at.version != q.Version {
+			continue
+		}
+		if found != nil {
+			return Descriptor{}, ErrAmbiguous
+		}
+		found = p
+	}
+	if found == nil {
+		return Descriptor{}, ErrNotFound
+	}
+	return found.descriptor, nil
+}
+
+// Snapshot returns all current routes, sorted by Connector, version and
+// connection, and the revision of that set. Every change raises the revision.
+func (r *Registry) Snapshot() (revision uint64, routes []Descriptor) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.revision, r.sorted()
+}
+
+// sorted lists the current routes. mu is held.
+func (r *Registry) sorted() []Descriptor {
+	all := make([]Descriptor, 0, len(r.current))
+	for _, p := range r.current {
+		all = append(all, p.descriptor)
+	}
+	slices.SortFunc(all, func(a, b Descriptor) int {
+		x, y := a.Identity, b.Identity
+		return cmp.Or(
+			strings.Compare(x.Connector.String(), y.Connector.String()),
+			strings.Compare(x.Version.String(), y.Version.String()),
+			strings.Compare(x.Connection.String(), y.Connection.String()),
+		)
+	})
+	return all
+}
+
+// StartCLI starts the CLI of the current route whose identity equals q.Identity
+// in every field; otherwise it is ErrIdentityMismatch, and the launcher is not
+// called. ErrUnavailable means that the route was fenced before or during the
+// start, or could not start. When ctx is done first, StartCLI returns at once,
+// and a process that comes late is closed by the route. After it has returned,
+// ctx has no effect on the process.
+func (r *Registry) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	p, err := r.exact(q.Identity)
+	if err != nil {
+		return nil, err
+	}
+	return p.group.start(ctx, func(ctx context.Context) (Process, error) {
+		return p.launcher.Launch(ctx, q)
+	})
+}
+
+func (r *Registry) exact(id Identity) (*published, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return nil, fmt.Errorf("host is closed: %w", ErrUnavailable)
+	}
+	p := r.current[id.slot()]
+	if p == nil || p.descriptor.Identity != id {
+		return nil, ErrIdentityMismatch
+	}
+	return p, nil
+}
