@@ -1,0 +1,13 @@
+// Package ownerfile reads and makes the files on which an owner's authority
+// rests: key files, which nobody else may read, and policy files, which nobody
+// else may write.
+//
+//	Read      a regular file within a bound, checked on the open descriptor
+//	Create    a new private file, complete and durable or not there at all
+//	LoadKey   an Ed25519 key from a private file
+//	CreateKey a fresh one
+//
+// A symbolic link, a directory, a device, another owner, a directory that others
+// may write (unless its sticky bit is set): all are refused with the reason and
+// the command that mends it. On Windows the file's access list is what counts.
+package ownerfile

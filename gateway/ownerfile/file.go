@@ -1,0 +1,92 @@
+package ownerfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Access is what others may do with a file.
+type Access int
+
+const (
+	// Private: nobody else may read or write it.
+	Private Access = iota
+	// Trusted: others may read it, nobody else may write it.
+	Trusted
+)
+
+// ErrUnsafe matches every refusal because of a file's kind, owner or mode.
+var ErrUnsafe = errors.New("unsafe file")
+
+// UnsafeError says why a file is not what an owner may rely on.
+type UnsafeError struct {
+	Path string
+	Why  string
+	Hint string // a command or an action that mends it
+}
+
+func (e *UnsafeError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
+
+// Is makes an UnsafeError match ErrUnsafe.
+func (e *UnsafeError) Is(target error) bool { return target == ErrUnsafe }
+
+// Read returns the content of a regular file of at most limit bytes that only its
+// owner can have written, and for Private, read. The checks are made on the open
+// file. Errors: those of os, *UnsafeError.
+func Read(path string, a Access, limit int64) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &UnsafeError{Path: path, Why: "is not a regular file"}
+	}
+	if err := checkAccess(path, f, info, a); err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, &UnsafeError{Path: path, Why: fmt.Sprintf("is larger than %d bytes", limit)}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(b)) > limit {
+		return nil, &UnsafeError{Path: path, Why: fmt.Sprintf("is larger than %d bytes", limit)}
+	}
+	return b, nil
+}
+
+// Create makes a new private file with this content. It is durable when Create
+// returns, and not there at all if it fails; an existing file is os.ErrExist.
+func Create(path string, data []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	err = errors.Join(makePrivate(f), write(f, data), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), path) // fails if path exists, unlike a rename
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+func write(f *os.File, data []byte) error {
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Sync()
+}
