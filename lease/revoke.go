@@ -1,0 +1,250 @@
+package lease
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Bounds of a revocation set in its file form. spec: LEASE-34.
+const (
+	MaxRevocations     = 100_000
+	MaxRevocationBytes = 64 << 20
+)
+
+// Revocation names leases by all of its fields that are set; at least one is. A
+// lease that matches every one of them is revoked: {Issuer, Invocation} is an
+// issuer's word about its own invocation, {Invocation} the owner's about
+// everybody's.
+type Revocation struct {
+	Lease      ID
+	Invocation name.InvocationID
+	Holder     name.PeerID
+	Issuer     name.PeerID
+	// IssuedBefore matches leases issued before this moment.
+	IssuedBefore time.Time
+	// At is when this was said; Until when it may be forgotten, since every lease
+	// that it can name is dead by then. Zero means never.
+	At, Until time.Time
+}
+
+// RevocationSet is an immutable set of revocations, kept in order; it may be used
+// from any goroutine. The zero value, and nil, deny everything: a set is made by
+// NewRevocationSet or ParseRevocations.
+type RevocationSet struct {
+	valid   bool
+	entries []Revocation
+	// byKey finds entries by their most selective field; the others are in rest.
+	byKey map[any][]Revocation
+	rest  []Revocation
+}
+
+// NewRevocationSet returns a set of the given entries, MaxRevocations at most. It
+// cuts times to milliseconds.
+func NewRevocationSet(entries ...Revocation) (*RevocationSet, error) {
+	if len(entries) > MaxRevocations {
+		return nil, fmt.Errorf("make revocation set: more than %d entries", MaxRevocations)
+	}
+	s := &RevocationSet{valid: true, entries: slices.Clone(entries), byKey: make(map[any][]Revocation)}
+	for i := range s.entries {
+		e := &s.entries[i]
+		for _, t := range []*time.Time{&e.IssuedBefore, &e.At, &e.Until} {
+			*t = t.UTC().Truncate(time.Millisecond)
+		}
+		key, ok := e.key()
+		if !ok {
+			return nil, fmt.Errorf("make revocation set: entry %d names nothing", i)
+		}
+		if key == nil {
+			s.rest = append(s.rest, *e)
+			continue
+		}
+		s.byKey[key] = append(s.byKey[key], *e)
+	}
+	return s, nil
+}
+
+// key returns the field to index by, nil for an entry that only has a time.
+func (r *Revocation) key() (key any, ok bool) {
+	switch {
+	case !r.Lease.IsZero():
+		return r.Lease, true
+	case !r.Invocation.IsZero():
+		return r.Invocation, true
+	case !r.Holder.IsZero():
+		return holderKey(r.Holder), true
+	case !r.Issuer.IsZero():
+		return issuerKey(r.Issuer), true
+	default:
+		return nil, !r.IssuedBefore.IsZero()
+	}
+}
+
+type (
+	holderKey name.PeerID
+	issuerKey name.PeerID
+)
+
+func (r *Revocation) matches(s Subject) bool {
+	return (r.Lease.IsZero() || r.Lease == s.Lease) &&
+		(r.Invocation.IsZero() || r.Invocation == s.Invocation) &&
+		(r.Holder.IsZero() || r.Holder == s.Holder) &&
+		(r.Issuer.IsZero() || r.Issuer == s.Issuer) &&
+		(r.IssuedBefore.IsZero() || s.IssuedAt.Before(r.IssuedBefore))
+}
+
+// Revoked tells whether any entry matches s. A set that is nil or zero says yes.
+// spec: LEASE-26.
+func (s *RevocationSet) Revoked(sub Subject) bool {
+	if s == nil || !s.valid {
+		return true
+	}
+	match := func(r Revocation) bool { return r.matches(sub) }
+	for _, key := range []any{sub.Lease, sub.Invocation, holderKey(sub.Holder), issuerKey(sub.Issuer)} {
+		if slices.ContainsFunc(s.byKey[key], match) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.rest, match)
+}
+
+// Entries returns a copy of the entries, oldest first.
+func (s *RevocationSet) Entries() []Revocation {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.entries)
+}
+
+// With returns a set that has more entries, without those that may be forgotten
+// at now. A set that denies everything stays so: it returns an error.
+func (s *RevocationSet) With(now time.Time, more ...Revocation) (*RevocationSet, error) {
+	if s == nil || !s.valid {
+		return nil, errDenyAll
+	}
+	kept := slices.DeleteFunc(s.Entries(), func(r Revocation) bool { return !r.Until.IsZero() && !now.Before(r.Until) })
+	return NewRevocationSet(append(kept, more...)...)
+}
+
+var errDenyAll = errors.New("the revocation set is not readable and denies everything")
+
+const (
+	revocationHead = "lend revocations 1"
+	revocationTime = "2006-01-02T15:04:05.000Z"
+)
+
+// Marshal writes the file form: text, one entry a line, and a last line that
+// counts them, so that a cut file does not parse. spec: LEASE-34.
+func (s *RevocationSet) Marshal() ([]byte, error) {
+	if s == nil || !s.valid {
+		return nil, errDenyAll
+	}
+	var b bytes.Buffer
+	fmt.Fprintln(&b, revocationHead)
+	for i := range s.entries {
+		fmt.Fprintln(&b, s.entries[i].line())
+	}
+	fmt.Fprintf(&b, "end %d\n", len(s.entries))
+	if b.Len() > MaxRevocationBytes {
+		return nil, fmt.Errorf("write revocation set: more than %d bytes", MaxRevocationBytes)
+	}
+	return b.Bytes(), nil
+}
+
+func (r *Revocation) line() string {
+	var b strings.Builder
+	b.WriteString("revoke")
+	put := func(key, value string) {
+		if value != "" {
+			b.WriteString(" " + key + "=" + value)
+		}
+	}
+	stamp := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Format(revocationTime)
+	}
+	if !r.Lease.IsZero() {
+		put("lease", r.Lease.String())
+	}
+	put("invocation", r.Invocation.String())
+	put("holder", r.Holder.String())
+	put("issuer", r.Issuer.String())
+	put("before", stamp(r.IssuedBefore))
+	put("at", stamp(r.At))
+	put("until", stamp(r.Until))
+	return b.String()
+}
+
+// ParseRevocations reads what Marshal wrote, and nothing else. On an error the
+// set is not nil: it denies everything. spec: LEASE-34.
+func ParseRevocations(b []byte) (*RevocationSet, error) {
+	s, err := parseRevocations(b)
+	if err != nil {
+		return new(RevocationSet), fmt.Errorf("read revocation set: %w", err)
+	}
+	return s, nil
+}
+
+func parseRevocations(b []byte) (*RevocationSet, error) {
+	if len(b) > MaxRevocationBytes {
+		return nil, fmt.Errorf("more than %d bytes", MaxRevocationBytes)
+	}
+	lines := strings.Split(string(b), "\n")
+	if len(lines) < 3 || lines[0] != revocationHead || lines[len(lines)-1] != "" {
+		return nil, errors.New("the first or the last line is missing")
+	}
+	body, last := lines[1:len(lines)-2], lines[len(lines)-2]
+	if last != fmt.Sprintf("end %d", len(body)) {
+		return nil, errors.New("the last line does not count the entries")
+	}
+	entries := make([]Revocation, 0, len(body))
+	for i, line := range body {
+		r, err := parseRevocation(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+2, err)
+		}
+		entries = append(entries, r)
+	}
+	return NewRevocationSet(entries...)
+}
+
+func parseRevocation(line string) (Revocation, error) {
+	var r Revocation
+	words := strings.Split(line, " ")
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		var err error
+		switch key {
+		case "lease":
+			err = r.Lease.UnmarshalText([]byte(value))
+		case "invocation":
+			err = r.Invocation.UnmarshalText([]byte(value))
+		case "holder":
+			err = r.Holder.UnmarshalText([]byte(value))
+		case "issuer":
+			err = r.Issuer.UnmarshalText([]byte(value))
+		case "before":
+			r.IssuedBefore, err = time.Parse(revocationTime, value)
+		case "at":
+			r.At, err = time.Parse(revocationTime, value)
+		case "until":
+			r.Until, err = time.Parse(revocationTime, value)
+		default:
+			err = errors.New("unknown field")
+		}
+		if err != nil {
+			return Revocation{}, fmt.Errorf("%s: %w", name.Quote(key), err)
+		}
+	}
+	if r.line() != line {
+		return Revocation{}, errors.New("not as it is written")
+	}
+	return r, nil
+}
