@@ -124,3 +124,15 @@ type Exit struct {
 
 // ExitAck says that the caller has the end and all outputs.
 type ExitAck struct{}
+
+func (*Start) frameType() FrameType        { return TypeStart }
+func (*Attach) frameType() FrameType       { return TypeAttach }
+func (*Data) frameType() FrameType         { return TypeData }
+func (*StdinEnd) frameType() FrameType     { return TypeStdinEnd }
+func (*StdinClosed) frameType() FrameType  { return TypeStdinClosed }
+func (*Ack) frameType() FrameType          { return TypeAck }
+func (*OutputClosed) frameType() FrameType { return TypeOutputClosed }
+func (*Accepted) frameType() FrameType     { return TypeAccepted }
+func (*Refused) frameType() FrameType      { return TypeRefused }
+func (*Exit) frameType() FrameType         { return TypeExit }
+func (*ExitAck) frameType() FrameType      { return TypeExitAck }
