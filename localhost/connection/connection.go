@@ -1,0 +1,56 @@
+package connection
+
+import (
+	"path/filepath"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Connection is one account of a Connector. It holds no state in memory: every
+// method reads or replaces files.
+type Connection struct {
+	key name.ConnectorKey
+	id  name.ConnectionID
+	dir string // absolute
+}
+
+// Connector returns the key of the Connector that the account is of.
+func (c *Connection) Connector() name.ConnectorKey { return c.key }
+
+// ID returns the name of the connection.
+func (c *Connection) ID() name.ConnectionID { return c.id }
+
+// Home returns the absolute path of the CLI's private home directory.
+func (c *Connection) Home() string { return filepath.Join(c.dir, "home") }
+
+// Temp returns the absolute path of the CLI's private temporary directory.
+func (c *Connection) Temp() string { return filepath.Join(c.dir, "tmp") }
+
+// State returns the absolute path of the CLI's private state directory.
+func (c *Connection) State() string { return filepath.Join(c.dir, "state") }
+
+func (c *Connection) secrets() string { return filepath.Join(c.dir, "secrets") }
+
+// ensure makes what is missing of the directories and checks all of them.
+func (c *Connection) ensure() error {
+	for _, d := range []string{c.dir, c.Home(), c.Temp(), c.State(), c.secrets()} {
+		if err := privateDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Declared is what a release says about the variables that its connections have.
+type Declared struct {
+	Settings []Declaration
+	Secrets  []Declaration
+}
+
+// Declaration names one setting or secret and the variable that carries it.
+type Declaration struct {
+	Name        string // a label
+	Variable    string
+	Description string
+	Default     string // of a setting; "" means that it is not set
+}

@@ -1,0 +1,164 @@
+package connection
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+const (
+	operationsDir = "operations"
+	lockSuffix    = ".lock"
+	gateFile      = "gate"
+)
+
+// Operations makes the private working directories of one live host. Several
+// hosts may share a Root: each holds a file lock on its own part, and only parts
+// whose lock is free are cleaned up. All methods are safe for concurrent use.
+type Operations struct {
+	root string // ROOT/operations
+	part string // the name of this host's part
+	lock func() // lets go of it; idempotent
+	once sync.Once
+	err  error
+}
+
+// Operations removes the parts of hosts that are no longer alive, with the
+// temporary files of all connections if no other host is, and makes the part of
+// this one, under a name that no other host has or had. The caller must Close it.
+func (r *Root) Operations(part string) (*Operations, error) {
+	if _, err := name.ParseLabel(part); err != nil {
+		return nil, fmt.Errorf("open operations: %w", err)
+	}
+	root := filepath.Join(r.dir, operationsDir)
+	if err := privateDir(root); err != nil {
+		return nil, fmt.Errorf("open operations: %w", err)
+	}
+	// Between the making of a lock file and its locking, nobody may clean up.
+	gate, err := lockFile(filepath.Join(root, gateFile))
+	if err != nil {
+		return nil, fmt.Errorf("open operations: %w", err)
+	}
+	defer gate()
+	alone, err := sweep(root)
+	if err != nil {
+		return nil, fmt.Errorf("clean up operations: %w", err)
+	}
+	if alone {
+		if err := r.sweepTemp(); err != nil {
+			return nil, fmt.Errorf("clean up temporary files: %w", err)
+		}
+	}
+	lock, err := lockFile(filepath.Join(root, part+lockSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("open operations: %w", err)
+	}
+	if err := os.Mkdir(filepath.Join(root, part), 0o700); err != nil {
+		lock()
+		return nil, fmt.Errorf("open operations: %w", err)
+	}
+	return &Operations{root: root, part: part, lock: lock}, nil
+}
+
+// sweep removes every part whose host is gone. It tells whether none is left.
+func sweep(root string) (alone bool, err error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return false, err
+	}
+	alone = true
+	for _, e := range entries {
+		part, ok := strings.CutSuffix(e.Name(), lockSuffix)
+		if !ok {
+			continue
+		}
+		unlock, free, err := tryLockFile(filepath.Join(root, e.Name()))
+		if err != nil {
+			return false, err
+		}
+		if !free {
+			alone = false
+			continue
+		}
+		unlock() // the gate is held: nobody takes it, and an open file may not be removable
+		if err := errors.Join(removeTree(root, part), os.Remove(filepath.Join(root, e.Name()))); err != nil {
+			return false, err
+		}
+	}
+	return alone, nil
+}
+
+// sweepTemp empties the temporary directories of all connections.
+func (r *Root) sweepTemp() error {
+	connectors, err := os.ReadDir(filepath.Join(r.dir, connectorsDir))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range connectors {
+		key, err := name.ParseConnectorKey(e.Name())
+		if err != nil {
+			continue
+		}
+		all, err := r.List(key)
+		if err != nil {
+			continue // unsafe: Reconcile says so, and it must not stop the host
+		}
+		for _, c := range all {
+			errs = append(errs, removeTree(c.dir, filepath.Base(c.Temp())), privateDir(c.Temp()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Make makes an empty private directory and returns its absolute path.
+func (o *Operations) Make() (string, error) {
+	dir := filepath.Join(o.root, o.part, rand.Text())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make operation directory: %w", err)
+	}
+	return dir, nil
+}
+
+// Remove deletes a directory that Make made, with everything in it; links are
+// removed, never followed.
+func (o *Operations) Remove(dir string) error {
+	parent := filepath.Join(o.root, o.part)
+	if filepath.Dir(dir) != parent {
+		return fmt.Errorf("remove operation directory: %w", ErrInvalid)
+	}
+	if err := removeTree(parent, filepath.Base(dir)); err != nil {
+		return fmt.Errorf("remove operation directory: %w", err)
+	}
+	return nil
+}
+
+// Close removes what is left of this host's part, and lets go of it. It is
+// idempotent and returns the same error each time; nothing may run any more.
+func (o *Operations) Close() error {
+	o.once.Do(func() { o.err = o.close() })
+	return o.err
+}
+
+func (o *Operations) close() error {
+	defer o.lock()
+	gate, err := lockFile(filepath.Join(o.root, gateFile))
+	if err != nil {
+		return fmt.Errorf("close operations: %w", err)
+	}
+	defer gate()
+	if err := removeTree(o.root, o.part); err != nil {
+		return fmt.Errorf("close operations: %w", err)
+	}
+	o.lock() // an open file may not be removable
+	if err := os.Remove(filepath.Join(o.root, o.part+lockSuffix)); err != nil {
+		return fmt.Errorf("close operations: %w", err)
+	}
+	return nil
+}

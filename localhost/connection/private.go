@@ -1,0 +1,67 @@
+package connection
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// privateDir makes a directory with mode 0700 unless it exists, and refuses one
+// that is a link, that others can use, or that is another user's.
+func privateDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || !private(info) {
+		return fmt.Errorf("directory %s: %w", path, ErrUnsafe)
+	}
+	return nil
+}
+
+// readPrivate reads a file of at most limit bytes that only this user can use.
+func readPrivate(path string, limit int) ([]byte, error) {
+	f, err := openPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || !private(info) {
+		return nil, fmt.Errorf("file %s: %w", path, ErrUnsafe)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > limit {
+		return nil, fmt.Errorf("file %s has more than %d bytes: %w", path, limit, ErrInvalid)
+	}
+	return data, nil
+}
+
+// writePrivate replaces a file of mode 0600: a reader, and a crash, find the old
+// bytes or the new ones.
+func writePrivate(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}

@@ -1,0 +1,156 @@
+package connection
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Errors of this package.
+var (
+	// ErrNotFound: there is no such connection, setting or secret.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: there is one already.
+	ErrExists = errors.New("already exists")
+	// ErrUnsafe: a file or directory of ours is not private to this user.
+	ErrUnsafe = errors.New("not private to this user")
+	// ErrInvalid: a name, a value or a file breaks the rules or a bound.
+	ErrInvalid = errors.New("invalid")
+	// ErrReserved: the variable would let its value choose what code runs.
+	ErrReserved = errors.New("reserved variable")
+	// ErrConflict: two sources give the same variable.
+	ErrConflict = errors.New("variable is given twice")
+)
+
+// Default is the name of a Connector's connection unless the owner named one.
+const Default = "default"
+
+// Root is the directory that holds all connections of this machine.
+type Root struct {
+	dir string // absolute
+}
+
+// Open makes dir, an absolute path, and what is above it, with mode 0700 unless it
+// exists. A directory that others can use, or that is a link, is ErrUnsafe.
+func Open(dir string) (*Root, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("open connections %s: path is not absolute: %w", name.Quote(dir), ErrInvalid)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return nil, fmt.Errorf("open connections: %w", err)
+	}
+	for _, d := range []string{dir, filepath.Join(dir, connectorsDir)} {
+		if err := privateDir(d); err != nil {
+			return nil, fmt.Errorf("open connections: %w", err)
+		}
+	}
+	return &Root{dir: filepath.Clean(dir)}, nil
+}
+
+const connectorsDir = "connectors"
+
+// Dir returns the absolute path that was opened.
+func (r *Root) Dir() string { return r.dir }
+
+func (r *Root) connector(key name.ConnectorKey) string {
+	return filepath.Join(r.dir, connectorsDir, key.String())
+}
+
+// List returns the connections of a Connector, sorted by ID. A Connector that has
+// none has an empty list.
+func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
+	entries, err := os.ReadDir(r.connector(key))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	var all []*Connection
+	for _, e := range entries {
+		id, err := name.ParseConnectionID(e.Name())
+		if err != nil || !e.IsDir() {
+			continue // not ours: a directory that is being removed, or a stray file
+		}
+		c, err := r.Get(key, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// Get opens one connection. It is ErrNotFound if there is none.
+func (r *Root) Get(key name.ConnectorKey, id name.ConnectionID) (*Connection, error) {
+	c := &Connection{key: key, id: id, dir: filepath.Join(r.connector(key), id.String())}
+	if key.IsZero() || id.IsZero() {
+		return nil, fmt.Errorf("open connection: %w", ErrInvalid)
+	}
+	if _, err := os.Lstat(c.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("connection %s of %s: %w", id, key, ErrNotFound)
+	}
+	if err := c.ensure(); err != nil {
+		return nil, fmt.Errorf("open connection %s of %s: %w", id, key, err)
+	}
+	return c, nil
+}
+
+// Create makes a connection and its directories. It is ErrExists if there is one
+// of that name, ignoring case.
+func (r *Root) Create(key name.ConnectorKey, id name.ConnectionID) (*Connection, error) {
+	if key.IsZero() || id.IsZero() {
+		return nil, fmt.Errorf("create connection: %w", ErrInvalid)
+	}
+	if err := privateDir(r.connector(key)); err != nil {
+		return nil, fmt.Errorf("create connection: %w", err)
+	}
+	all, err := r.List(key)
+	if err != nil {
+		return nil, err
+	}
+	same := func(c *Connection) bool { return strings.EqualFold(c.id.String(), id.String()) }
+	if slices.ContainsFunc(all, same) {
+		return nil, fmt.Errorf("connection %s of %s: %w", id, key, ErrExists)
+	}
+	if err := os.Mkdir(filepath.Join(r.connector(key), id.String()), 0o700); err != nil {
+		return nil, fmt.Errorf("create connection: %w", err)
+	}
+	return r.Get(key, id)
+}
+
+// Ensure returns the connections of a Connector, after making the default one if
+// there is none.
+func (r *Root) Ensure(key name.ConnectorKey) ([]*Connection, error) {
+	all, err := r.List(key)
+	if err != nil || len(all) > 0 {
+		return all, err
+	}
+	id, err := name.ParseConnectionID(Default)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.Create(key, id)
+	if errors.Is(err, ErrExists) {
+		return r.List(key) // another process was faster
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []*Connection{c}, nil
+}
+
+// Remove deletes a connection with its secrets, settings and everything that its
+// CLI keeps. Links are removed, never followed. ErrNotFound if there is none.
+func (r *Root) Remove(key name.ConnectorKey, id name.ConnectionID) error {
+	if _, err := r.Get(key, id); err != nil {
+		return err
+	}
+	if err := removeTree(r.connector(key), id.String()); err != nil {
+		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/rs/zerolog"
+)
+
+// closeTimeout bounds how long Close and the retirement of a route wait for
+// processes to end.
+const closeTimeout = 5 * time.Second
+
+// Store is what the host needs of the installed releases; *install.Store is one.
+type Store interface {
+	Releases() ([]install.Release, error)
+	Launch(r install.Release) (*install.Launch, error)
+}
+
+// Transport starts processes; *process.Transport is one.
+type Transport interface {
+	Start(ctx context.Context, s process.Spec) (route.Process, error)
+}
+
+// Config is what a Host is made of. It must not be changed after New.
+type Config struct {
+	Store     Store
+	Transport Transport
+	// Connections is the opened directory of the accounts.
+	Connections *connection.Root
+	// Workspaces maps the name of an owner's workspace to its absolute directory;
+	// nil, or false, means that there is none. It is called for every start that
+	// names one, concurrently.
+	Workspaces func(name string) (path string, ok bool)
+	// Log gets what the owner would care about; the zero value is silent.
+	Log zerolog.Logger
+	// Now is the clock of receipts; nil means time.Now.
+	Now func() time.Time
+}
+
+// Host is the implementation host of one boot. All methods are safe for
+// concurrent use. The owner must Close it.
+type Host struct {
+	cfg        Config
+	routes     *route.Registry
+	operations *connection.Operations
+	lanes      *lanes
+	prepare    func(install.Release) (prepared, error) // launch, except in tests
+
+	mu       sync.Mutex
+	live     map[route.Query]*launcher // of the current routes, by place; guarded by mu
+	receipts []Receipt                 // newest last; guarded by mu
+}
+
+// New makes a host without routes: call Reconcile next. It removes the operation
+// directories of hosts that are no longer alive, and touches those of no other.
+func New(cfg Config) (*Host, error) {
+	if cfg.Store == nil || cfg.Transport == nil || cfg.Connections == nil {
+		return nil, errors.New("make host: store, transport or connections missing")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	routes := route.NewRegistry()
+	operations, err := cfg.Connections.Operations(routes.Epoch())
+	if err != nil {
+		return nil, fmt.Errorf("make host: %w", err)
+	}
+	h := &Host{
+		cfg: cfg, routes: routes, operations: operations, lanes: newLanes(),
+		live: make(map[route.Query]*launcher),
+	}
+	h.prepare = h.launch
+	return h, nil
+}
+
+// Resolve returns the one current route that matches q, or route.ErrNotFound or
+// route.ErrAmbiguous.
+func (h *Host) Resolve(q route.Query) (route.Descriptor, error) { return h.routes.Resolve(q) }
+
+// Routes returns the registry, for watching and for listing.
+func (h *Host) Routes() *route.Registry { return h.routes }
+
+// Close fences all routes, ends all processes, lets go of the releases and then
+// removes the operation directories. It waits 5 seconds at most for processes;
+// what is left then is an error, and Close may be called again.
+func (h *Host) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := h.routes.Close(ctx); err != nil {
+		return fmt.Errorf("close host: %w", err)
+	}
+	return h.operations.Close()
+}

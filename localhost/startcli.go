@@ -1,0 +1,153 @@
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol/argv"
+)
+
+// The types of StartCLI, so that its callers need not name the package route.
+type (
+	StartCLIRequest = route.StartCLIRequest
+	CLIConnection   = route.CLIConnection
+)
+
+// StartCLI starts the CLI of the route that has exactly q.Identity, in an
+// existing absolute directory, with q.Arguments after what the release itself
+// puts first. The checks come in this order, each before anything is started:
+//
+//  1. form and bounds of the request: route.ErrInvalid
+//  2. the host is open: route.ErrUnavailable
+//  3. every field of the identity equals the current route's:
+//     route.ErrIdentityMismatch
+//  4. variables are those that the contract lists, and the directory is one:
+//     route.ErrInvalid
+//  5. the release is what was verified, the connection can be used, and the
+//     route is not fenced meanwhile: route.ErrUnavailable, joined with the cause
+//
+// When ctx is done before the process runs, StartCLI returns at once; afterwards
+// ctx has no effect. The caller must Close the connection.
+func (h *Host) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection, error) {
+	c, err := h.routes.StartCLI(ctx, q)
+	if err != nil {
+		h.refused(q.Identity, err)
+		return nil, fmt.Errorf("start cli: %w", err)
+	}
+	return c, nil
+}
+
+// refused tells the owner why a start failed. The error holds no argument, no
+// variable's value and no secret.
+func (h *Host) refused(id route.Identity, err error) {
+	h.cfg.Log.Warn().Str("connector", id.Connector.String()).Str("version", id.Version.String()).
+		Str("connection", id.Connection.String()).Err(err).Msg("start refused")
+}
+
+// prepared is a release that is ready to start; see install.Launch.
+type prepared struct {
+	path          string
+	prefix, env   []string
+	verify, close func() error
+}
+
+func (h *Host) launch(r install.Release) (prepared, error) {
+	l, err := h.cfg.Store.Launch(r)
+	if err != nil {
+		return prepared{}, err
+	}
+	return prepared{path: l.Path, prefix: l.Prefix, env: l.Env, verify: l.Verify, close: l.Close}, nil
+}
+
+// launcher starts the CLI of one route; it implements route.Launcher.
+type launcher struct {
+	host      *Host
+	release   prepared
+	account   *connection.Connection
+	declared  connection.Declared
+	variables []string // that a request may set
+	login     *manifest.Login
+}
+
+var _ route.Launcher = (*launcher)(nil)
+
+// Launch makes the process specification from the route alone and starts it.
+func (l *launcher) Launch(ctx context.Context, q StartCLIRequest) (route.Process, error) {
+	spec, err := l.spec(q)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, unavailable("start process", err)
+	}
+	p, err := l.host.cfg.Transport.Start(ctx, spec)
+	if err != nil {
+		return nil, unavailable("start process", err)
+	}
+	return p, nil
+}
+
+// spec checks what a request may choose, verifies the release, and says what runs.
+func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
+	for _, v := range q.Environment {
+		if !slices.Contains(l.variables, v.Name) {
+			return process.Spec{}, fmt.Errorf("variable is not in the contract: %w", route.ErrInvalid)
+		}
+	}
+	if info, err := os.Lstat(q.WorkingDirectory); err != nil || !info.IsDir() {
+		return process.Spec{}, fmt.Errorf("working directory does not exist: %w", route.ErrInvalid)
+	}
+	env, err := l.environment(q.Environment)
+	if err != nil {
+		return process.Spec{}, err
+	}
+	if err := l.release.verify(); err != nil {
+		return process.Spec{}, unavailable("verify release", err)
+	}
+	return process.Spec{
+		Path:  l.release.path,
+		Args:  slices.Concat([]string{l.release.path}, l.release.prefix, q.Arguments),
+		Env:   env,
+		Dir:   q.WorkingDirectory,
+		Stdin: q.Stdin,
+	}, nil
+}
+
+func (l *launcher) environment(call []argv.Variable) ([]string, error) {
+	env, err := l.account.Environment(l.declared, l.release.env, call)
+	var bad *connection.CallError
+	switch {
+	case errors.As(err, &bad):
+		return nil, fmt.Errorf("%w: %w", route.ErrInvalid, err)
+	case err != nil:
+		return nil, unavailable("make environment", err)
+	}
+	return env, nil
+}
+
+// Close lets go of the release; the registry calls it when nothing runs.
+func (l *launcher) Close() error { return l.release.close() }
+
+// unavailable joins the cause, which is for the owner's log alone.
+func unavailable(what string, cause error) error {
+	return fmt.Errorf("%s: %w: %w", what, route.ErrUnavailable, cause)
+}
+
+func declaredBy(m manifest.Manifest) connection.Declared {
+	var d connection.Declared
+	for _, s := range m.Secrets {
+		d.Secrets = append(d.Secrets, connection.Declaration{Name: s.Name, Variable: s.Env, Description: s.Description})
+	}
+	for _, s := range m.Settings {
+		d.Settings = append(d.Settings, connection.Declaration{Name: s.Name, Variable: s.Env, Description: s.Description, Default: s.Default})
+	}
+	return d
+}

@@ -1,0 +1,93 @@
+package localhost
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// workspace returns the absolute, link-free directory of a workspace, after
+// checking that every path of the call lies in it. Errors about the workspace
+// are the owner's affair (ErrUnavailable), those about a path the caller's
+// (ErrInvalid).
+func (h *Host) workspace(label string, call argv.Call) (string, error) {
+	if h.cfg.Workspaces == nil {
+		return "", unavailable("find workspace", fs.ErrNotExist)
+	}
+	path, ok := h.cfg.Workspaces(label)
+	if !ok {
+		return "", unavailable("find workspace", fs.ErrNotExist)
+	}
+	dir, err := h.workspaceDir(path)
+	if err != nil {
+		return "", unavailable("open workspace "+name.Quote(label), err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", unavailable("open workspace "+name.Quote(label), err)
+	}
+	defer func() { _ = root.Close() }() // only read
+	for _, p := range call.Paths {
+		if err := inside(root, call.Arguments, p); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// workspaceDir resolves the links above a workspace; the workspace itself may not
+// be one, and must not hold, or lie in, what the host keeps of its accounts.
+func (h *Host) workspaceDir(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", errors.New("path is not absolute")
+	}
+	info, err := os.Lstat(filepath.Clean(path))
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", errors.New("not a directory")
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Clean(path))
+	if err != nil {
+		return "", err
+	}
+	private, err := filepath.EvalSymlinks(h.cfg.Connections.Dir())
+	if err != nil {
+		return "", err
+	}
+	if contains(dir, private) || contains(private, dir) {
+		return "", errors.New("it overlaps the directory of the connections")
+	}
+	return dir, nil
+}
+
+func contains(outer, inner string) bool {
+	rel, err := filepath.Rel(outer, inner)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// inside tells whether a path of a call stays in the workspace, following links
+// as the CLI will. What does not exist yet is inside if the way to it is.
+func inside(root *os.Root, args []string, p argv.Path) error {
+	outside := fmt.Errorf("path is outside the workspace: %w", route.ErrInvalid)
+	if p.Index < 0 || p.Index >= len(args) || p.Offset < 0 || p.Offset > len(args[p.Index]) ||
+		!strings.HasPrefix(args[p.Index][p.Offset:], p.Path) {
+		return fmt.Errorf("path is not where the call says: %w", route.ErrInvalid)
+	}
+	local := filepath.FromSlash(p.Path)
+	if !filepath.IsLocal(local) || strings.ContainsRune(local, 0) {
+		return outside
+	}
+	if _, err := root.Stat(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return outside
+	}
+	return nil
+}
