@@ -191,23 +191,39 @@ func (g *group) shrunk() {
 // may be called again. It returns when ctx is done at the latest.
 func (g *group) close(ctx context.Context) error {
 	g.fence()
-	g.mu.Lock()
-	owned := slices.Collect(maps.Keys(g.owned))
-	g.mu.Unlock()
-	errs := make([]error, len(owned))
-	var wg sync.WaitGroup
-	for i, c := range owned {
-		wg.Go(func() { errs[i] = c.retire(ctx) })
-	}
+	tried := make(map[*CLIConnection]error)
+	early := g.retireAll(ctx, tried)
 	g.settle(ctx)
-	wg.Wait()
+	early()
+	g.retireAll(ctx, tried)() // late processes that their start could not close
 	g.mu.Lock()
 	starting, running := len(g.pending), len(g.owned)
 	g.mu.Unlock()
 	if starting+running == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d starting, %d running: %w", starting, running, errors.Join(append(errs, context.Cause(ctx))...))
+	errs := append(slices.Collect(maps.Values(tried)), context.Cause(ctx))
+	return fmt.Errorf("%d starting, %d running: %w", starting, running, errors.Join(errs...))
+}
+
+// retireAll begins to end what the group owns and tried does not name; the result
+// waits for the outcomes and puts them in tried.
+func (g *group) retireAll(ctx context.Context, tried map[*CLIConnection]error) (wait func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	outcomes := make(map[*CLIConnection]chan error)
+	for c := range g.owned {
+		if _, ok := tried[c]; !ok {
+			outcome := make(chan error, 1)
+			outcomes[c] = outcome
+			go func() { outcome <- c.retire(ctx) }()
+		}
+	}
+	return func() {
+		for c, outcome := range outcomes {
+			tried[c] = <-outcome
+		}
+	}
 }
 
 // settle waits until no start is pending, or ctx is done.

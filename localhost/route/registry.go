@@ -17,8 +17,11 @@ const MaxRoutes = 4096
 // Launcher starts the CLI of one route. It is bound to the route's release and
 // connection, so the request cannot choose either. Launch may be called
 // concurrently; when ctx is done it gives up, and what it had started it closes.
+// The registry calls Close once, after the route was retired and nothing of it
+// runs any more.
 type Launcher interface {
 	Launch(ctx context.Context, r StartCLIRequest) (Process, error)
+	Close() error
 }
 
 // slot is the place that at most one current route fills.
@@ -35,6 +38,9 @@ type published struct {
 	descriptor Descriptor
 	launcher   Launcher
 	group      *group
+
+	closed   sync.Once // of the launcher
+	closeErr error
 }
 
 // Registry holds the current routes of one boot of the host. Its epoch is 128
@@ -149,9 +155,10 @@ func (r *Registry) retire(ctx context.Context, p *published) error {
 		return fmt.Errorf("close route %s@%s of %s: %w", id.Connector, id.Version, id.Connection, err)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.retiring, p)
-	return nil
+	r.mu.Unlock()
+	p.closed.Do(func() { p.closeErr = p.launcher.Close() })
+	return p.closeErr
 }
 
 // Settle tries again to close what retired routes have left running, until ctx
