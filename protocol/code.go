@@ -108,7 +108,7 @@ var codes = []codeInfo{
 	{CodeCommandUnknown, "COMMAND_UNKNOWN", "connector", false, exitNotFound, 0, "no such command of the connector"},
 
 	{CodeArgumentRejected, "ARGUMENT_REJECTED", "arguments", false, exitRefused, 0, "an argument is not allowed"},
-	{CodeInputRejected, "INPUT_REJECTED", "arguments", false, exitRefused, 0, "the command takes no standard input"},
+	{CodeInputRejected, "INPUT_REJECTED", "arguments", false, exitRefused, exitStopped, "the standard input is not allowed"},
 	{CodePolicyDenied, "POLICY_DENIED", "policy", false, exitRefused, 0, "the owner's policy does not allow it"},
 	{CodeApprovalDenied, "APPROVAL_DENIED", "policy", false, exitRefused, 0, "the owner declined"},
 	{CodeApprovalPending, "APPROVAL_PENDING", "policy", true, exitRetry, 0, "the owner has not decided yet"},
