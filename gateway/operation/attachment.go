@@ -1,0 +1,299 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// Errors of Serve.
+var (
+	// ErrBusy: another stream is attached and this one may not supplant it.
+	ErrBusy = errors.New("another stream is attached")
+	// ErrSettled: nothing is kept of the operation any more.
+	ErrSettled = errors.New("nothing is kept of the operation")
+	// ErrLost: the stream ended before the caller had acknowledged the end.
+	ErrLost = errors.New("stream lost")
+
+	errUnwanted = errors.New("frame not wanted now")
+)
+
+// Stream is what the operation does with the stream of a session besides frames.
+type Stream interface {
+	io.Writer
+	io.Closer
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// Session is one stream whose first frame was read and that is to be answered by
+// Accepted.
+type Session struct {
+	Stream Stream
+	Frames *protocol.Reader
+	Writer *protocol.Writer
+	// Reset aborts the stream with a code; it is safe at any time.
+	Reset func(protocol.Code)
+	// Attached is false for the stream whose Start began the operation.
+	Attached bool
+	// Input tells that the caller showed the token, or started the operation. It
+	// may send input and supplant another stream.
+	Input bool
+	// Stdout and Stderr are the bytes that the caller has.
+	Stdout, Stderr uint64
+}
+
+type attachment struct {
+	Session
+	failed chan struct{} // closed by fail
+	once   sync.Once
+
+	mu   sync.Mutex // held while frames are written
+	next [2]uint64  // offsets to send, by Stream-1; guarded by Operation.mu
+	last bool       // Exit was written; guarded by mu
+}
+
+// fail aborts the stream; whoever reads or writes it sees an error.
+func (a *attachment) fail(code protocol.Code) {
+	a.once.Do(func() {
+		close(a.failed)
+		a.Reset(code)
+	})
+}
+
+// Serve attaches s, sends what the caller lacks, and follows its frames until
+// the caller has acknowledged the end (nil), or the stream is gone. It closes or
+// resets the stream, and returns after the last write to it.
+func (o *Operation) Serve(s Session) error {
+	a := &attachment{Session: s, failed: make(chan struct{})}
+	a.mu.Lock() // nothing goes before Accepted
+	accepted, closed, err := o.attach(a)
+	if err != nil {
+		a.mu.Unlock()
+		return err
+	}
+	if a.Attached {
+		a.Frames.Resume(accepted.Stdin)
+	}
+	err = a.Writer.WriteFrame(accepted)
+	if err == nil && closed {
+		err = a.Writer.WriteFrame(&protocol.StdinClosed{})
+	}
+	a.mu.Unlock()
+	if err == nil {
+		o.flush()
+		err = o.follow(a)
+	}
+	o.detach(a, err)
+	return err
+}
+
+// attach makes a the one attachment.
+func (o *Operation) attach(a *attachment) (*protocol.Accepted, bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	old := o.current
+	switch {
+	case o.dropped:
+		return nil, false, ErrSettled
+	case old != nil && !a.Input:
+		return nil, false, ErrBusy
+	case a.Stdout > o.out[0].end || a.Stderr > o.out[1].end:
+		return nil, false, fmt.Errorf("attach beyond the output: %w", errUnwanted)
+	case old != nil:
+		defer old.fail(protocol.CodeSupplanted)
+	}
+	if o.grace != nil {
+		o.grace.Stop()
+	}
+	o.current = a
+	o.ackLocked(&o.out[0], a.Stdout)
+	o.ackLocked(&o.out[1], a.Stderr)
+	a.next[0] = max(a.Stdout, o.out[0].base)
+	a.next[1] = max(a.Stderr, o.out[1].base)
+	return &protocol.Accepted{
+		Attached: a.Attached,
+		Token:    o.cfg.Token,
+		Stdin:    o.in.got,
+		Stdout:   a.next[0],
+		Stderr:   a.next[1],
+		Limits:   o.cfg.Limits,
+	}, o.in.pipe != nil && o.in.closed && o.exit == nil, nil
+}
+
+// follow reads the caller's frames until ExitAck.
+func (o *Operation) follow(a *attachment) error {
+	for {
+		frame, err := a.Frames.Read()
+		if err != nil {
+			return err
+		}
+		switch f := frame.(type) {
+		case *protocol.Data:
+			err = o.takeInput(a, f.Payload)
+		case *protocol.StdinEnd:
+			err = o.endInput(a, f.Total)
+		case *protocol.Ack:
+			err = o.acked(a, f)
+		case *protocol.OutputClosed:
+			o.closeOutput(f.Stream)
+		case *protocol.ExitAck:
+			return nil
+		default:
+			err = errUnwanted
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// acked takes the caller's word for what it has.
+func (o *Operation) acked(a *attachment, f *protocol.Ack) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f.Stdout > a.next[0] || f.Stderr > a.next[1] {
+		return errUnwanted
+	}
+	before := o.out[0].base + o.out[1].base
+	o.ackLocked(&o.out[0], f.Stdout)
+	o.ackLocked(&o.out[1], f.Stderr)
+	if o.exit != nil && o.out[0].base+o.out[1].base > before {
+		o.extendLocked(a)
+	}
+	return nil
+}
+
+// extendLocked gives the caller time to acknowledge the end.
+func (o *Operation) extendLocked(a *attachment) {
+	_ = a.Stream.SetReadDeadline(time.Now().Add(o.cfg.ExitAck))
+}
+
+// flush sends all that a stream which is attached lacks, and the end when there
+// is nothing before it. It blocks while the stream takes nothing.
+func (o *Operation) flush() {
+	o.mu.Lock()
+	a := o.current
+	o.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.last {
+		c, skip, exit := o.pending(a)
+		var err error
+		switch {
+		case c != nil:
+			err = o.write(a, c, skip)
+		case exit != nil:
+			a.last = true
+			err = a.Writer.WriteFrame(exit)
+		default:
+			return
+		}
+		if err != nil {
+			a.fail(protocol.CodeInternal)
+			return
+		}
+	}
+}
+
+// pending picks what comes next for a: standard error first, since little of it
+// must not wait behind much of the other. skip is what the caller has of c.
+func (o *Operation) pending(a *attachment) (c *chunk, skip int, exit *protocol.Exit) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current != a || o.dropped {
+		return nil, 0, nil
+	}
+	for i := len(o.out) - 1; i >= 0; i-- {
+		f := &o.out[i]
+		a.next[i] = max(a.next[i], f.base)
+		if c := f.chunkAt(a.next[i]); c != nil {
+			skip := int(a.next[i] - c.offset) //nolint:gosec // less than a frame
+			a.next[i] = c.end()
+			c.refs++
+			return c, skip, nil
+		}
+	}
+	if o.exit != nil {
+		_ = a.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+		o.extendLocked(a)
+	}
+	return nil, 0, o.exit
+}
+
+// write sends c without its first skip bytes, in one Write.
+func (o *Operation) write(a *attachment, c *chunk, skip int) error {
+	frame := c.buf[c.start:]
+	if skip > 0 {
+		rest := c.payload()[skip:]
+		buf := make([]byte, protocol.DataHeaderMax+len(rest))
+		copy(buf[protocol.DataHeaderMax:], rest)
+		start := protocol.PutDataHeader(buf, c.stream, c.offset+uint64(skip), len(rest)) //nolint:gosec // positive
+		frame = buf[start:]
+	}
+	o.mu.Lock()
+	ended := o.exit != nil
+	o.mu.Unlock()
+	if ended {
+		_ = a.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+	}
+	_, err := a.Stream.Write(frame)
+	o.mu.Lock()
+	o.cfg.Budget.unref(c)
+	o.mu.Unlock()
+	return err
+}
+
+// send writes one frame of the gateway's own, if a stream is attached and the
+// end was not sent.
+func (o *Operation) send(f protocol.Frame) {
+	o.mu.Lock()
+	a := o.current
+	o.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last {
+		return
+	}
+	if err := a.Writer.WriteFrame(f); err != nil {
+		a.fail(protocol.CodeInternal)
+	}
+}
+
+// detach ends the session of a: well if err is nil, otherwise the grace begins.
+func (o *Operation) detach(a *attachment, err error) {
+	if err == nil {
+		o.settle()
+		_ = a.Stream.Close()
+		return
+	}
+	code := protocol.CodeInternal
+	if violation(err) {
+		code = protocol.CodeProtocolViolation
+		o.Cancel(CauseViolation)
+	}
+	a.fail(code)
+	a.mu.Lock() // the last write has ended
+	a.mu.Unlock() //nolint:staticcheck // waiting is the purpose
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current == a {
+		o.current = nil
+		o.detachedLocked()
+	}
+}
+
+func violation(err error) bool {
+	var v *protocol.ViolationError
+	return errors.Is(err, errUnwanted) || errors.As(err, &v)
+}

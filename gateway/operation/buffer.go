@@ -1,0 +1,108 @@
+package operation
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+const (
+	// floorWindow is what an operation may always keep, whatever the others do. It
+	// is more than a caller leaves unacknowledged.
+	floorWindow = 2 * protocol.AckEvery
+	// pooledSize is a whole data frame; keepWhole is the least payload for which
+	// such a buffer is kept instead of copied into one that fits.
+	pooledSize = protocol.DataHeaderMax + protocol.MaxData
+	keepWhole  = 16 << 10
+)
+
+// Budget bounds the bytes that all operations of a gateway keep together, and
+// holds their buffers. It is safe for concurrent use.
+type Budget struct {
+	max  int64
+	used atomic.Int64
+	pool sync.Pool
+}
+
+// NewBudget returns a budget of limit bytes.
+func NewBudget(limit int64) *Budget { return &Budget{max: limit} }
+
+// Used returns the bytes that are kept now.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// full tells that operations are held to floorWindow.
+func (b *Budget) full() bool { return b.used.Load() >= b.max }
+
+func (b *Budget) get() *[]byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return p
+	}
+	p := make([]byte, pooledSize)
+	return &p
+}
+
+func (b *Budget) put(p *[]byte) { b.pool.Put(p) }
+
+// chunk is one piece of an output or of the input, with room for a data header
+// before its payload. refs counts the window that keeps it and each write that
+// uses it.
+type chunk struct {
+	buf    []byte
+	pooled *[]byte // what buf is part of, nil if it is its own
+	stream protocol.Stream
+	offset uint64
+	start  int // of the data header in buf, for an output
+	refs   int // guarded by Operation.mu
+}
+
+func (c *chunk) payload() []byte { return c.buf[protocol.DataHeaderMax:] }
+func (c *chunk) end() uint64     { return c.offset + uint64(len(c.payload())) }
+
+// keep makes a chunk of the n payload bytes that were read into p, which it takes
+// over: small ones are copied, so that a line does not hold a whole frame.
+func (b *Budget) keep(p *[]byte, n int) *chunk {
+	c := &chunk{refs: 1}
+	if n >= keepWhole {
+		c.buf, c.pooled = (*p)[:protocol.DataHeaderMax+n], p
+		b.used.Add(pooledSize)
+		return c
+	}
+	c.buf = make([]byte, protocol.DataHeaderMax+n)
+	copy(c.payload(), (*p)[protocol.DataHeaderMax:])
+	b.put(p)
+	b.used.Add(int64(len(c.buf)))
+	return c
+}
+
+// copied makes a chunk of bytes that stay the caller's.
+func (b *Budget) copied(payload []byte) *chunk {
+	p := b.get()
+	return b.keep(p, copy((*p)[protocol.DataHeaderMax:], payload))
+}
+
+// unref drops one reference; with the last one the bytes are given back.
+func (b *Budget) unref(c *chunk) {
+	if c.refs--; c.refs > 0 {
+		return
+	}
+	if c.pooled == nil {
+		b.used.Add(-int64(len(c.buf)))
+		return
+	}
+	b.used.Add(-pooledSize)
+	b.put(c.pooled)
+	c.buf, c.pooled = nil, nil
+}
+
+// readInto reads once into a buffer that it takes beforehand.
+func readInto(b *Budget, r io.Reader) (*[]byte, int, error) {
+	p := b.get()
+	n, err := r.Read((*p)[protocol.DataHeaderMax:])
+	if n <= 0 {
+		b.put(p)
+		return nil, 0, err
+	}
+	return p, n, err
+}

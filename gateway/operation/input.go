@@ -1,0 +1,206 @@
+package operation
+
+import (
+	"io"
+	"unicode/utf8"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// ackEvery is how much more input the child has taken when the caller is told.
+const ackEvery = protocol.AckEvery
+
+// input is what the caller sends to the child. The stream's reader queues it,
+// the feeder writes it; a caller that keeps to its window never fills the queue,
+// so that frames behind its input are always read.
+type input struct {
+	pipe        io.WriteCloser // set by Run; nil: the child has none
+	wake, space chan struct{}  // for the feeder; for the reader
+
+	// Guarded by Operation.mu.
+	queue   []*chunk
+	queued  uint64 // bytes in queue
+	got     uint64 // received
+	taken   uint64 // written to the child
+	told    uint64 // acknowledged
+	ended   bool   // the caller's input is complete
+	closed  bool   // the child takes no more
+	partial []byte // the start of a rune, with Text
+}
+
+// takeInput queues payload, which stays the caller's. It blocks while the queue
+// is full. An error is a violation.
+func (o *Operation) takeInput(a *attachment, payload []byte) error {
+	n := uint64(len(payload))
+	o.mu.Lock()
+	for !o.in.closed && o.in.queued > 0 && o.in.queued+n > o.inputRoom() {
+		o.mu.Unlock()
+		select {
+		case <-o.in.space:
+		case <-a.failed:
+			return nil // the read that follows says so
+		}
+		o.mu.Lock()
+	}
+	defer o.mu.Unlock()
+	in := &o.in
+	switch {
+	case !a.Input || in.pipe == nil || in.ended:
+		return errUnwanted
+	case in.closed:
+		in.got += n
+		return nil
+	case n > o.cfg.Limits.Stdin-in.got: // NoLimit is never reached
+		in.got += n
+		o.rejectLocked(CauseInputLimit)
+		return nil
+	case o.cfg.Text && !in.text(payload):
+		in.got += n
+		o.rejectLocked(CauseInputText)
+		return nil
+	}
+	c := o.cfg.Budget.copied(payload)
+	in.queue = append(in.queue, c)
+	in.queued += n
+	in.got += n
+	wake(in.wake)
+	return nil
+}
+
+func (o *Operation) inputRoom() uint64 {
+	if o.cfg.Budget.full() {
+		return protocol.MinWindow
+	}
+	return protocol.MaxWindow
+}
+
+// rejectLocked stops the operation because of its input.
+func (o *Operation) rejectLocked(c Cause) {
+	o.lost = c
+	o.dropInputLocked()
+	o.cancel(c)
+}
+
+// endInput says that the caller's input is complete.
+func (o *Operation) endInput(a *attachment, total uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !a.Input || o.in.ended || total != o.in.got {
+		return errUnwanted
+	}
+	o.in.ended = true
+	if len(o.in.partial) > 0 && !o.in.closed {
+		o.rejectLocked(CauseInputText)
+	}
+	wake(o.in.wake)
+	return nil
+}
+
+// text tells whether b goes on as valid UTF-8. A rune may be split.
+func (in *input) text(b []byte) bool {
+	if len(in.partial) > 0 {
+		whole := append(in.partial, b[:min(len(b), utf8.UTFMax)]...)
+		if !utf8.FullRune(whole) {
+			in.partial = whole
+			return true
+		}
+		r, size := utf8.DecodeRune(whole)
+		if r == utf8.RuneError && size <= 1 {
+			return false
+		}
+		b = b[size-len(in.partial):]
+		in.partial = nil
+	}
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		tail := b[len(b)-i:]
+		if !utf8.RuneStart(tail[0]) {
+			continue
+		}
+		if !utf8.FullRune(tail) {
+			in.partial = append([]byte(nil), tail...)
+			b = b[:len(b)-i]
+		}
+		break
+	}
+	return utf8.Valid(b)
+}
+
+// feed writes the queue to the child, closes its input after the last byte, and
+// tells the caller how far it is and when the child takes no more.
+func (o *Operation) feed() {
+	in := &o.in
+	for {
+		c, more := o.nextInput()
+		if c == nil {
+			if !more {
+				_ = in.pipe.Close() // the child has all or wants none
+				return
+			}
+			<-in.wake
+			continue
+		}
+		n, err := in.pipe.Write(c.payload())
+		if told, closed := o.tookInput(c, n, err); closed {
+			o.send(&protocol.StdinClosed{})
+		} else if told > 0 {
+			o.send(&protocol.Ack{Stdin: told})
+		}
+	}
+}
+
+func (o *Operation) nextInput() (c *chunk, more bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	in := &o.in
+	if len(in.queue) == 0 {
+		return nil, !in.ended && !in.closed
+	}
+	c, in.queue[0] = in.queue[0], nil
+	in.queue = in.queue[1:]
+	return c, true
+}
+
+// tookInput accounts for n bytes of c. It returns what to tell the caller, and
+// whether the child has just closed its end.
+func (o *Operation) tookInput(c *chunk, n int, err error) (told uint64, closed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	in := &o.in
+	in.queued -= uint64(len(c.payload()))
+	o.cfg.Budget.unref(c)
+	in.taken += uint64(n) //nolint:gosec // not negative
+	if err != nil {
+		closed = !in.closed
+		o.dropInputLocked()
+		return 0, closed
+	}
+	wake(in.space)
+	if in.taken-in.told < ackEvery {
+		return 0, false
+	}
+	in.told = in.taken
+	return in.taken, false
+}
+
+// closeInput ends the child's input, whatever is queued.
+func (o *Operation) closeInput() {
+	o.mu.Lock()
+	o.dropInputLocked()
+	pipe := o.in.pipe
+	o.mu.Unlock()
+	if pipe != nil {
+		_ = pipe.Close() // ends a write that is under way
+	}
+}
+
+func (o *Operation) dropInputLocked() {
+	in := &o.in
+	in.closed = true
+	for _, c := range in.queue {
+		in.queued -= uint64(len(c.payload()))
+		o.cfg.Budget.unref(c)
+	}
+	in.queue = nil
+	wake(in.wake)
+	wake(in.space)
+}

@@ -1,0 +1,359 @@
+package operation
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol"
+)
+
+// Budgets of the ladder and of the last frames, where Config names none.
+const (
+	DefaultGrace   = 5 * time.Second // between Terminate and Kill
+	DefaultDrain   = 2 * time.Second // for outputs that something else holds open
+	DefaultExitAck = protocol.ExitAckTimeout // without progress, after Exit was written
+
+	killBudget  = 5 * time.Second  // for the root process to be gone after Kill
+	stallBudget = 60 * time.Second // for one frame, once the process has ended
+)
+
+// Config says how one operation runs. It must not be changed after New.
+type Config struct {
+	// Token is what Accepted gives; 16 bytes.
+	Token []byte
+	// Limits hold for the run; Detached is the grace after a lost link.
+	Limits protocol.Limits
+	// Text accepts valid UTF-8 only as input.
+	Text bool
+	// Budget is shared by all operations of a gateway; it must be set.
+	Budget *Budget
+	// Grace, Drain and ExitAck are the constants Default… where zero.
+	Grace, Drain, ExitAck time.Duration
+	// OnEnd is called once, when the end is known and before it is sent; it must
+	// not block for long. The process and its tree are gone then.
+	OnEnd func(protocol.Exit)
+}
+
+// Operation is one run. All methods are safe for concurrent use.
+type Operation struct {
+	cfg     Config
+	ctx     context.Context //nolint:containedctx // the operation is this lifetime
+	cancel  context.CancelCauseFunc
+	process route.Process // set by Run, before its goroutines start
+	started time.Time     // likewise
+	drained chan struct{} // closed when both outputs have ended
+	settled chan struct{} // closed when nothing is kept for a caller any more
+	done    chan struct{} // closed after the last goroutine of Run
+
+	mu      sync.Mutex // guards all that follows
+	out     [2]output  // by Stream-1
+	in      input
+	window  uint64 // bytes of both outputs that may be unacknowledged
+	grown   uint64 // bytes acknowledged since the window last grew
+	current *attachment
+	grace   *time.Timer // runs while nothing is attached
+	lost    error       // a cause that cost bytes
+	exited  bool        // the root process has exited
+	sealed  bool        // no more bytes are taken from the outputs
+	dropped bool        // settled is closed
+	exit    *protocol.Exit
+	hurry   chan struct{} // closed by Hurry, when its time has come
+	hurried *time.Timer
+}
+
+// New returns an operation that has not started. It ends by Run or by Abandon.
+func New(cfg Config) *Operation {
+	if cfg.Grace == 0 {
+		cfg.Grace = DefaultGrace
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = DefaultDrain
+	}
+	if cfg.ExitAck == 0 {
+		cfg.ExitAck = DefaultExitAck
+	}
+	o := &Operation{
+		cfg:     cfg,
+		drained: make(chan struct{}),
+		settled: make(chan struct{}),
+		done:    make(chan struct{}),
+		hurry:   make(chan struct{}),
+		window:  protocol.MinWindow,
+	}
+	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	for i := range o.out {
+		o.out[i].stream = protocol.Stream(i + 1)
+		o.out[i].wake = make(chan struct{}, 1)
+	}
+	o.in.wake, o.in.space = make(chan struct{}, 1), make(chan struct{}, 1)
+	return o
+}
+
+// Context is done once the operation is being stopped; its cause is a Cause. A
+// start that is under way uses it.
+func (o *Operation) Context() context.Context { return o.ctx }
+
+// Cancel asks for the end; the first cause counts. It never blocks.
+func (o *Operation) Cancel(c Cause) { o.cancel(c) }
+
+// Done is closed when the operation has ended, its tree is gone and nothing is
+// kept for a caller any more.
+func (o *Operation) Done() <-chan struct{} { return o.done }
+
+// Ended returns the end, and whether it is known yet.
+func (o *Operation) Ended() (protocol.Exit, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.exit == nil {
+		return protocol.Exit{}, false
+	}
+	return *o.exit, true
+}
+
+// Attached tells whether a stream is attached now.
+func (o *Operation) Attached() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current != nil
+}
+
+// Totals returns the bytes of input, standard output and standard error so far.
+func (o *Operation) Totals() (stdin, stdout, stderr uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.in.taken, o.out[0].end, o.out[1].end
+}
+
+// Abandon ends an operation that never got a process.
+func (o *Operation) Abandon() {
+	o.cancel(CauseInternal)
+	close(o.done)
+}
+
+// Run takes over p and starts. It is called at most once and not after Abandon.
+// A cancel that came earlier takes the ladder at once.
+func (o *Operation) Run(p route.Process) {
+	o.process, o.started = p, time.Now()
+	o.out[0].pipe, o.out[1].pipe, o.in.pipe = p.Stdout(), p.Stderr(), p.Stdin()
+	o.mu.Lock()
+	o.detachedLocked()
+	o.mu.Unlock()
+	var outputs, all sync.WaitGroup
+	for i := range o.out {
+		outputs.Go(func() { o.pump(&o.out[i]) })
+	}
+	all.Go(func() { outputs.Wait(); close(o.drained) })
+	if o.in.pipe != nil {
+		all.Go(o.feed)
+	}
+	go func() {
+		defer close(o.done)
+		o.supervise()
+		all.Wait()
+	}()
+}
+
+// Drop forgets what is kept for a caller; an operation that has ended is then
+// done. Shutdown uses it, after Cancel.
+func (o *Operation) Drop() { o.settle() }
+
+// supervise follows the process to its end, tells it, and keeps the tail until
+// the caller has it or its grace is over.
+func (o *Operation) supervise() {
+	if o.cfg.Limits.Run > 0 {
+		t := time.AfterFunc(o.cfg.Limits.Run, func() { o.Cancel(CauseDeadline) })
+		defer t.Stop()
+	}
+	var e ending
+	e.exit, e.wait = o.process.Wait(o.ctx)
+	if e.wait != nil {
+		e.cause = context.Cause(o.ctx) // nil: the transport failed
+		e.exit, e.wait = o.ladder()
+	}
+	o.rootExited()
+	forced := o.drain(e.cause != nil)
+	err := o.process.Close()
+	if e.wait != nil {
+		e.exit, e.wait = o.waitFor(time.Second, nil)
+	}
+	o.finish(e, forced || err != nil)
+	o.flush()
+	<-o.settled
+}
+
+// ladder ends a process that is still running: its input is closed, the tree is
+// asked to end, and killed when the grace is over.
+func (o *Operation) ladder() (route.Exit, error) {
+	o.closeInput()
+	_ = o.process.Terminate() // Kill and Close follow whatever it says
+	if exit, err := o.waitFor(o.cfg.Grace, o.hurry); err == nil {
+		return exit, nil
+	}
+	_ = o.process.Kill() // Close follows, and answers for the tree
+	return o.waitFor(killBudget, nil)
+}
+
+// waitFor waits for the root process, at most d and until cut is closed.
+func (o *Operation) waitFor(d time.Duration, cut <-chan struct{}) (route.Exit, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), d)
+	defer cancel()
+	if cut != nil {
+		waited := make(chan struct{})
+		defer close(waited)
+		go func() { // ends with this function
+			select {
+			case <-cut:
+				cancel()
+			case <-waited:
+			}
+		}()
+	}
+	return o.process.Wait(ctx)
+}
+
+// Hurry shortens the grace between Terminate and Kill, from now on, to d. Later
+// calls may only shorten it further.
+func (o *Operation) Hurry(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hurried != nil && !o.hurried.Stop() {
+		return // it has come, or is about to
+	}
+	o.hurried = time.AfterFunc(min(d, o.cfg.Grace), sync.OnceFunc(func() { close(o.hurry) }))
+}
+
+// rootExited lets the outputs be read beyond the window: what is left in the
+// pipes is bounded, and the caller's slowness must not hold the drain.
+func (o *Operation) rootExited() {
+	o.mu.Lock()
+	o.exited = true
+	o.mu.Unlock()
+	o.closeInput()
+	for i := range o.out {
+		wake(o.out[i].wake)
+	}
+}
+
+// drain waits for the end of both outputs. Time in which only the caller holds
+// them up does not count, unless the operation was stopped. It reports whether
+// something was cut off.
+func (o *Operation) drain(stopped bool) bool {
+	idle := time.NewTimer(o.cfg.Drain)
+	defer idle.Stop()
+	cancelled := o.ctx.Done()
+	if stopped {
+		cancelled = nil
+	}
+	for {
+		select {
+		case <-o.drained:
+			return false
+		case <-cancelled:
+			stopped, cancelled = true, nil
+		case <-idle.C:
+			if !stopped && o.heldByCaller() {
+				idle.Reset(o.cfg.Drain)
+				continue
+			}
+			return o.seal()
+		}
+	}
+}
+
+// seal ends the outputs as they are. It reports whether one was still open.
+func (o *Operation) seal() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sealed = true
+	open := false
+	for i := range o.out {
+		open = open || !o.out[i].ended
+		wake(o.out[i].wake)
+	}
+	return open
+}
+
+// finish makes the one end public.
+func (o *Operation) finish(e ending, forced bool) {
+	o.seal()
+	o.mu.Lock()
+	e.lost = o.lost
+	if e.exit.Signal != "" {
+		e.exit.Code = 0
+	}
+	exit := protocol.Exit{
+		Code:     e.code(),
+		Status:   e.exit.Code,
+		Signal:   e.exit.Signal,
+		Core:     e.exit.Core,
+		Forced:   forced,
+		Stdin:    o.in.taken,
+		Stdout:   o.out[0].end,
+		Stderr:   o.out[1].end,
+		Duration: time.Since(o.started),
+	}
+	o.mu.Unlock()
+	if o.cfg.OnEnd != nil {
+		o.cfg.OnEnd(exit)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.exit = &exit
+	if o.current == nil {
+		o.detachedLocked()
+		return
+	}
+	// A write that the caller's stall holds up must not hold the end for ever.
+	_ = o.current.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+}
+
+// detachedLocked starts the grace, if nothing is attached.
+func (o *Operation) detachedLocked() {
+	if o.current != nil || o.dropped {
+		return
+	}
+	if o.grace != nil {
+		o.grace.Stop()
+	}
+	o.grace = time.AfterFunc(o.cfg.Limits.Detached, o.graceOver)
+}
+
+func (o *Operation) graceOver() {
+	o.mu.Lock()
+	attached, ended := o.current != nil, o.exit != nil
+	o.mu.Unlock()
+	switch {
+	case attached:
+	case ended:
+		o.settle()
+	default:
+		o.Cancel(CausePeerGone)
+	}
+}
+
+// settle drops all that is kept.
+func (o *Operation) settle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dropped {
+		return
+	}
+	o.dropped, o.sealed = true, true
+	if o.grace != nil {
+		o.grace.Stop()
+	}
+	for i := range o.out {
+		o.forgetLocked(&o.out[i])
+		wake(o.out[i].wake)
+	}
+	close(o.settled)
+}
+
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+package operation
+
+import (
+	"errors"
+	"io"
+	"syscall"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// readChunk reads once into a buffer of b. Where the pipe is a descriptor, the
+// buffer is taken only when there is something to read, so that a silent
+// operation holds none. The buffer is the caller's if n > 0.
+func readChunk(b *Budget, r io.Reader) (p *[]byte, n int, err error) {
+	f, ok := r.(syscall.Conn)
+	if !ok {
+		return readInto(b, r)
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, 0, err
+	}
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		p = b.get()
+		for {
+			n, failed = syscall.Read(int(fd), (*p)[protocol.DataHeaderMax:]) //nolint:gosec // a descriptor
+			if !errors.Is(failed, syscall.EINTR) {
+				break
+			}
+		}
+		if n <= 0 {
+			b.put(p)
+			p, n = nil, 0
+		}
+		return !errors.Is(failed, syscall.EAGAIN)
+	})
+	switch {
+	case err != nil:
+		return p, n, err
+	case n == 0 && failed == nil:
+		failed = io.EOF
+	}
+	return p, n, failed
+}
