@@ -73,6 +73,9 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make host: %w", err)
 	}
+	if err := operations.Left(); err != nil {
+		cfg.Log.Warn().Err(err).Msg("directories of dead operations are left")
+	}
 	h := &Host{
 		cfg: cfg, routes: routes, operations: operations, lanes: newLanes(),
 		live: make(map[route.Query]*launcher),

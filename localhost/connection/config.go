@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -104,11 +105,11 @@ func (c *Connection) UnsetSetting(d Declared, setting string) error {
 
 // update changes the configuration under a lock that other processes respect.
 func (c *Connection) update(change func(*Config) error) error {
-	unlock, err := lockFile(filepath.Join(c.dir, "lock"))
+	lock, err := lockFile(filepath.Join(c.dir, "lock"))
 	if err != nil {
 		return fmt.Errorf("change connection settings: %w", err)
 	}
-	defer unlock()
+	defer func() { _ = lock.Close() }() // closing lets go
 	cfg, err := c.Config()
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (c *Connection) update(change func(*Config) error) error {
 	if err != nil {
 		return fmt.Errorf("change connection settings: %w", err)
 	}
-	return writePrivate(c.configPath(), append(data, '\n'))
+	return atomicfile.Write(c.configPath(), append(data, '\n'))
 }
 
 func (cfg Config) check() error {

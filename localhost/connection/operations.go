@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -24,7 +25,8 @@ const (
 type Operations struct {
 	root string // ROOT/operations
 	part string // the name of this host's part
-	lock func() // lets go of it; idempotent
+	lock *filelock.Lock
+	left error // what the sweep could not remove
 	once sync.Once
 	err  error
 }
@@ -45,53 +47,58 @@ func (r *Root) Operations(part string) (*Operations, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
-	defer gate()
-	alone, err := sweep(root)
-	if err != nil {
-		return nil, fmt.Errorf("clean up operations: %w", err)
-	}
-	if alone {
-		if err := r.sweepTemp(); err != nil {
-			return nil, fmt.Errorf("clean up temporary files: %w", err)
-		}
-	}
-	lock, err := lockFile(filepath.Join(root, part+lockSuffix))
+	defer func() { _ = gate.Close() }() // closing lets go
+	left := r.sweep(root)
+	lock, err := filelock.Try(filepath.Join(root, part+lockSuffix))
 	if err != nil {
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
 	if err := os.Mkdir(filepath.Join(root, part), 0o700); err != nil {
-		lock()
+		_ = lock.Close() // its file goes with the next sweep
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
-	return &Operations{root: root, part: part, lock: lock}, nil
+	return &Operations{root: root, part: part, lock: lock, left: left}, nil
 }
 
-// sweep removes every part whose host is gone. It tells whether none is left.
-func sweep(root string) (alone bool, err error) {
+// Left returns why something of dead hosts could not be removed, or nil. It is
+// tried again when the next host opens; for the owner's log.
+func (o *Operations) Left() error { return o.left }
+
+// sweep removes every part whose host is gone and, if none is left, the temporary
+// files of all connections. The gate is held.
+func (r *Root) sweep(root string) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return false, err
+		return fmt.Errorf("clean up operations: %w", err)
 	}
-	alone = true
+	alone := true
+	var errs []error
 	for _, e := range entries {
 		part, ok := strings.CutSuffix(e.Name(), lockSuffix)
 		if !ok {
 			continue
 		}
-		unlock, free, err := tryLockFile(filepath.Join(root, e.Name()))
+		lock, err := filelock.Try(filepath.Join(root, e.Name()))
 		if err != nil {
-			return false, err
-		}
-		if !free {
 			alone = false
+			if !errors.Is(err, filelock.ErrHeld) {
+				errs = append(errs, err)
+			}
 			continue
 		}
-		unlock() // the gate is held: nobody takes it, and an open file may not be removable
-		if err := errors.Join(removeTree(root, part), os.Remove(filepath.Join(root, e.Name()))); err != nil {
-			return false, err
+		// Let go first: an open file may not be removable, and the gate is held.
+		if err = errors.Join(lock.Close(), removeTree(root, part)); err == nil {
+			err = os.Remove(filepath.Join(root, e.Name()))
 		}
+		errs = append(errs, err)
 	}
-	return alone, nil
+	if alone {
+		errs = append(errs, r.sweepTemp())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clean up operations: %w", err)
+	}
+	return nil
 }
 
 // sweepTemp empties the temporary directories of all connections.
@@ -129,11 +136,11 @@ func (o *Operations) Make() (string, error) {
 // Remove deletes a directory that Make made, with everything in it; links are
 // removed, never followed.
 func (o *Operations) Remove(dir string) error {
-	parent := filepath.Join(o.root, o.part)
-	if filepath.Dir(dir) != parent {
+	parent, leaf := filepath.Join(o.root, o.part), filepath.Base(dir)
+	if dir != filepath.Join(parent, leaf) || leaf == "." || leaf == ".." {
 		return fmt.Errorf("remove operation directory: %w", ErrInvalid)
 	}
-	if err := removeTree(parent, filepath.Base(dir)); err != nil {
+	if err := removeTree(parent, leaf); err != nil {
 		return fmt.Errorf("remove operation directory: %w", err)
 	}
 	return nil
@@ -147,17 +154,17 @@ func (o *Operations) Close() error {
 }
 
 func (o *Operations) close() error {
-	defer o.lock()
+	defer func() { _ = o.lock.Close() }() // closing lets go
 	gate, err := lockFile(filepath.Join(o.root, gateFile))
 	if err != nil {
 		return fmt.Errorf("close operations: %w", err)
 	}
-	defer gate()
+	defer func() { _ = gate.Close() }() // closing lets go
 	if err := removeTree(o.root, o.part); err != nil {
 		return fmt.Errorf("close operations: %w", err)
 	}
-	o.lock() // an open file may not be removable
-	if err := os.Remove(filepath.Join(o.root, o.part+lockSuffix)); err != nil {
+	// Let go first: an open file may not be removable, and the gate is held.
+	if err := errors.Join(o.lock.Close(), os.Remove(filepath.Join(o.root, o.part+lockSuffix))); err != nil {
 		return fmt.Errorf("close operations: %w", err)
 	}
 	return nil

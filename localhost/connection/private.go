@@ -1,12 +1,15 @@
 package connection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"time"
+
+	"github.com/lendcli/lend/localhost/internal/filelock"
 )
 
 // privateDir makes a directory with mode 0700 unless it exists, and refuses one
@@ -49,19 +52,12 @@ func readPrivate(path string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// writePrivate replaces a file of mode 0600: a reader, and a crash, find the old
-// bytes or the new ones.
-func writePrivate(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
+// lockWait bounds how long another process of ours is waited for.
+const lockWait = 30 * time.Second
+
+// lockFile waits for the exclusive lock on a file, which it makes.
+func lockFile(path string) (*filelock.Lock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	defer cancel()
+	return filelock.Exclusive(ctx, path)
 }

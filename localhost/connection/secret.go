@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -69,7 +70,7 @@ func (c *Connection) SetSecret(d Declared, secret name.Label, variable string, r
 	if err != nil {
 		return fmt.Errorf("set secret %s: %w", secret, err)
 	}
-	if err := writePrivate(c.secretPath(secret.String()), append([]byte(plainHeader), value...)); err != nil {
+	if err := atomicfile.Write(c.secretPath(secret.String()), append([]byte(plainHeader), value...)); err != nil {
 		return fmt.Errorf("set secret %s: %w", secret, err)
 	}
 	return nil
