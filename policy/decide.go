@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lendcli/lend/protocol/argv"
@@ -17,15 +20,16 @@ type Request struct {
 	Command   name.Command
 	Arguments []string // as the peer said them
 	// Pins are those of the lease's grant: each named parameter must be given and
-	// take only the listed values. An empty list accepts nothing.
+	// take only the listed values, in canonical spelling. An empty list accepts
+	// nothing.
 	Pins  map[name.Parameter][]string
 	Stdin bool // the caller has input
 	Now   time.Time
 }
 
 // Contracts answers with the contract of the current route of a Connector. A zero
-// connection means the only one. The second result is the contract hash; an error
-// denies.
+// connection means the only one. The second result is the contract hash, not
+// empty; an error denies. It may be called by several goroutines.
 type Contracts interface {
 	Contract(key name.ConnectorKey, version name.Version, connection name.ConnectionID) (argv.Contract, string, error)
 }
@@ -35,12 +39,12 @@ type Decision struct {
 	Allowed bool
 	// Reason says why not; meaningless if Allowed.
 	Reason Reason
-	// Err is the cause of ReasonArgument (an *argv.Error where the grammar refused),
-	// ReasonStdin, ReasonRoute and ReasonInternal. It is for logs and, where precise
-	// answers are due, for the peer; it quotes values with name.Quote.
+	// Err is the cause of a denial where there is more to say: an *argv.Error with
+	// ReasonArgument and ReasonStdin, that of Contracts with ReasonRoute. It never
+	// holds a value of the caller's.
 	Err error
 	// Rule is the deciding rule: of several that pass, the one whose name is least
-	// in byte order.
+	// in byte order. Of a denial it is the rule that got furthest, if any did.
 	Rule RuleRef
 	// Connection is the rule's, zero for "the only one"; Workspace its workspace,
 	// zero for none.
@@ -48,7 +52,7 @@ type Decision struct {
 	Workspace  name.Label
 	// Surface is the public surface that accepted the arguments.
 	Surface *Surface
-	// Call is what may be started.
+	// Call is what may be started. Its Stdin, if any, is bounded by Limits.
 	Call   argv.Call
 	Limits Limits
 }
@@ -62,23 +66,202 @@ type RuleRef struct {
 // Reason says why a Decision denies: the furthest step that a rule got to.
 type Reason uint8
 
-// The reasons. ReasonInternal, the zero value, is a fault or a panic.
+// The reasons, in the order of the steps. ReasonInternal, the zero value, is a
+// fault or a panic.
 const (
 	ReasonInternal  Reason = iota
 	ReasonIssuer           // the issuer is not trusted, or not (any longer) for this
 	ReasonHolder           // the issuer may not name this holder
-	ReasonRule             // no rule is about this peer, or the frozen grant differs
+	ReasonRule             // no rule is about this peer under this issuer
 	ReasonConnector        // no rule for the peer has this Connector
 	ReasonVersion          // none with this version
-	ReasonCommand          // none with this command, or no contract declares it
+	ReasonCommand          // none with this command, or no contract declares it so
 	ReasonRoute            // the Connector has no current route
 	ReasonArgument         // the arguments were refused
 	ReasonStdin            // input was given to a command without, or is missing
+	ReasonFrozen           // what the invocation's frozen grant allows differs from it
 )
 
-// String returns the name of the public code that fits the reason
-// ("ARGUMENT_REJECTED"), as `code:` of a test in the file has it.
-func (r Reason) String() string { return "INTERNAL" }
+//nolint:gochecknoglobals // table
+var reasons = [...]string{
+	"INTERNAL", "LEASE_UNTRUSTED_ISSUER", "LEASE_UNTRUSTED_ISSUER", "RULE_DENIED", "CONNECTOR_UNKNOWN", "VERSION_UNAVAILABLE",
+	"COMMAND_UNKNOWN", "ROUTE_UNAVAILABLE", "ARGUMENT_REJECTED", "STDIN_REJECTED", "GRANT_FROZEN",
+}
 
-// Decide answers a request under this policy. It never panics and never blocks.
-func (p *Policy) Decide(r Request, source Contracts) Decision { return Decision{} }
+// String returns the public code that fits the reason ("ARGUMENT_REJECTED"), as
+// `code:` of a test in the file has it.
+func (r Reason) String() string {
+	if int(r) >= len(reasons) {
+		return reasons[ReasonInternal]
+	}
+	return reasons[r]
+}
+
+func reasonNames() []string {
+	names := slices.Clone(reasons[:])
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Decide answers a request under this policy. It never panics and never blocks but
+// for the source; every error denies.
+func (p *Policy) Decide(r Request, source Contracts) Decision {
+	return guarded(func() Decision { return first(p.decisions(r, source, nil)) })
+}
+
+// guarded turns a panic into a denial.
+func guarded(decide func() Decision) (d Decision) {
+	defer func() {
+		if v := recover(); v != nil {
+			d = Decision{Err: fmt.Errorf("decide: %w", errPanic)}
+		}
+	}()
+	return decide()
+}
+
+var (
+	errPanic     = errors.New("a panic")
+	errNoSource  = errors.New("no contracts to decide by")
+	errTwice     = errors.New("the Connector's manifest declares commands: the policy may not")
+	errUndefined = errors.New("neither the Connector's manifest nor the policy declares the command")
+)
+
+// first returns the deciding one of the decisions that allow, else the denial.
+func first(allowed []Decision, denied Decision) Decision {
+	if len(allowed) > 0 {
+		return allowed[0]
+	}
+	denied.Allowed = false
+	return denied
+}
+
+// decisions returns one Decision for each rule that passes, by the names of the
+// rules, and a denial that got as far as any rule did.
+func (p *Policy) decisions(r Request, source Contracts, t *trace) ([]Decision, Decision) {
+	if p == nil || source == nil {
+		return nil, Decision{Err: errNoSource}
+	}
+	if reason := p.refuseLease(r, t); reason != ReasonInternal {
+		return nil, Decision{Reason: reason}
+	}
+	var allowed []Decision
+	denied := Decision{Reason: ReasonRule}
+	for _, rule := range p.rules {
+		d := p.decideRule(rule, r, source)
+		t.rule(rule, d)
+		switch {
+		case d.Allowed:
+			allowed = append(allowed, d)
+		case d.Reason > denied.Reason, d.Reason == denied.Reason && denied.Rule.Name == "":
+			denied = d
+		}
+	}
+	return allowed, denied
+}
+
+// refuseLease checks issuer and holder; ReasonInternal means that nothing is wrong.
+func (p *Policy) refuseLease(r Request, t *trace) Reason {
+	i := p.issuer(r.Issuer)
+	switch {
+	case i == nil:
+		t.add("issuer", false, "the policy does not name the issuer "+r.Issuer.String())
+		return ReasonIssuer
+	case !i.Trusted(r.Now):
+		t.add("issuer", false, fmt.Sprintf("%s is trusted only until %s", i.Name, i.Until.Format(time.RFC3339)))
+		return ReasonIssuer
+	case !i.MayGrant(r.Connector):
+		t.add("issuer", false, fmt.Sprintf("%s may not grant %s", i.Name, r.Connector))
+		return ReasonIssuer
+	}
+	t.add("issuer", true, i.Name.String())
+	if !i.MayName(r.Peer) {
+		t.add("holder", false, fmt.Sprintf("%s may not name the holder %s", i.Name, p.nameOf(r.Peer)))
+		return ReasonHolder
+	}
+	t.add("holder", true, p.nameOf(r.Peer))
+	return ReasonInternal
+}
+
+func (p *Policy) decideRule(rule *rule, r Request, source Contracts) Decision {
+	grant, reason := rule.covers(r)
+	if reason != ReasonInternal {
+		return Decision{Reason: reason}
+	}
+	ref := RuleRef{rule.name, rule.pos}
+	s, reason, err := p.surface(rule, grant, r.Version, source)
+	if err != nil {
+		return Decision{Reason: reason, Err: err, Rule: ref}
+	}
+	d := s.decide(r)
+	d.Rule = ref
+	return d
+}
+
+// covers returns the rule's grant for a request, or why there is none.
+func (rule *rule) covers(r Request) (*grant, Reason) {
+	switch {
+	case rule.issuers != nil && !rule.issuers[r.Issuer],
+		!rule.peers[r.Peer] && !rule.holdersOf[r.Issuer]:
+		return nil, ReasonRule
+	case rule.connector != r.Connector || r.Connector.IsZero():
+		return nil, ReasonConnector
+	case !slices.Contains(rule.versions, r.Version):
+		return nil, ReasonVersion
+	}
+	for _, g := range rule.commands {
+		if g.name == r.Command {
+			return g, ReasonInternal
+		}
+	}
+	return nil, ReasonCommand
+}
+
+// decide answers by the surface alone.
+func (s *Surface) decide(r Request) Decision {
+	d := Decision{Rule: RuleRef{Name: s.form.Rule}, Connection: s.form.Connection, Workspace: s.form.Workspace, Surface: s, Limits: s.form.Limits.limits()}
+	call, err := s.Accepts(r.Arguments)
+	if err == nil {
+		err = pinned(call, r.Pins)
+	}
+	if err != nil {
+		return Decision{Reason: ReasonArgument, Err: err}
+	}
+	if err := s.refuseStdin(r.Stdin); err != nil {
+		return Decision{Reason: ReasonStdin, Err: err}
+	}
+	d.Allowed, d.Call = true, call
+	return d
+}
+
+// refuseStdin compares what the caller has with what the command reads.
+func (s *Surface) refuseStdin(has bool) error {
+	in := stdinOf(s.command)
+	switch {
+	case in == nil && has:
+		return &argv.Error{Kind: argv.FaultExtra, Index: -1, Rule: "no standard input"}
+	case in != nil && in.Required && !has:
+		return &argv.Error{Kind: argv.FaultMissing, Parameter: in.Name, Index: -1, Rule: "standard input"}
+	}
+	return nil
+}
+
+// pinned checks a call against a lease's pins. A parameter that is left out is not
+// pinned, because the CLI would choose, so it is refused.
+func pinned(call argv.Call, pins map[name.Parameter][]string) error {
+	said := map[name.Parameter][]string{}
+	for _, v := range call.Values {
+		said[v.Parameter] = v.Items
+	}
+	for parameter, values := range pins {
+		items := said[parameter]
+		if len(items) == 0 {
+			return &argv.Error{Kind: argv.FaultMissing, Parameter: parameter, Index: -1, Rule: "the lease pins it"}
+		}
+		for _, item := range items {
+			if !slices.Contains(values, item) {
+				return &argv.Error{Kind: argv.FaultValue, Parameter: parameter, Index: -1, Rule: "the lease pins it"}
+			}
+		}
+	}
+	return nil
+}

@@ -1,15 +1,35 @@
 package policy
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lendcli/lend/policy/strict"
+	"github.com/lendcli/lend/protocol/argv"
+)
 
 // Unlimited is the value of a byte limit for which the file says "unlimited".
 const Unlimited int64 = -1
+
+// The limits that hold where the file says nothing.
+const (
+	defaultOperations = 128
+	defaultPerPeer    = 32
+	defaultStarts     = 600
+	defaultStdin      = 1 << 20
+	defaultStdout     = 64 << 20
+	defaultStderr     = 16 << 20
+	defaultRun        = 2 * time.Minute
+	maxRun            = 24 * time.Hour
+)
 
 // Limits bound one operation, or (the first three) the gateway. No field of a
 // Limits that this package returns is zero, but for those that say so.
 type Limits struct {
 	// OperationsPerPeer and Operations run at the same moment; StartsPerMinute is
-	// per peer. They are those of the gateway in every Limits.
+	// per peer. They are those of the gateway, and 0 in the Limits of a Decision.
 	OperationsPerPeer int
 	Operations        int
 	StartsPerMinute   int
@@ -22,7 +42,181 @@ type Limits struct {
 	// Run bounds the time of an operation; 0 in Policy.Limits if the file does
 	// not lower what commands declare.
 	Run time.Duration
-	// Arguments and ArgumentBytes bound the rendered argv.
+	// Arguments and ArgumentBytes bound the rendered argv; each argument counts
+	// with the byte that ends it.
 	Arguments     int
 	ArgumentBytes int
+}
+
+// Limits returns the limits of the whole gateway, defaults filled in.
+func (p *Policy) Limits() Limits {
+	l := p.limits
+	return Limits{
+		OperationsPerPeer: or(l.OperationsPerPeer, defaultPerPeer),
+		Operations:        or(l.Operations, defaultOperations),
+		StartsPerMinute:   or(l.StartsPerMinute, defaultStarts),
+		Stdin:             or(l.Stdin, Unlimited),
+		Stdout:            or(l.Stdout, defaultStdout),
+		Stderr:            or(l.Stderr, defaultStderr),
+		Run:               l.Run,
+		Arguments:         or(l.Arguments, argv.MaxArguments),
+		ArgumentBytes:     or(l.ArgumentBytes, argv.MaxTotal),
+	}
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// operation returns the limits of one operation: what the command declares,
+// lowered by the gateway's limits and by the rule's.
+func (p *Policy) operation(contract argv.Contract, c argv.Command, r Limits) Limits {
+	g := p.Limits()
+	out := Limits{
+		Stdout:        lower(g.Stdout, r.Stdout),
+		Stderr:        lower(g.Stderr, r.Stderr),
+		Run:           or(or(c.Timeout, contract.Timeout), defaultRun),
+		Arguments:     int(lower(int64(g.Arguments), int64(r.Arguments))),
+		ArgumentBytes: int(lower(int64(g.ArgumentBytes), int64(r.ArgumentBytes))),
+	}
+	out.Run = time.Duration(lower(lower(int64(out.Run), int64(g.Run)), int64(r.Run)))
+	if in := stdinOf(c); in != nil {
+		out.Stdin = lower(lower(or(in.Stdin.MaxBytes, defaultStdin), g.Stdin), r.Stdin)
+	}
+	return out
+}
+
+// lower returns the lower of two limits; 0 says nothing.
+func lower(a, b int64) int64 {
+	switch {
+	case b == 0, b == Unlimited && a != 0:
+		return a
+	case a == 0, a == Unlimited:
+		return b
+	}
+	return min(a, b)
+}
+
+// both returns the lower of two limits of an operation, field by field.
+func (l Limits) both(m Limits) Limits {
+	l.Stdin = lower(l.Stdin, m.Stdin)
+	l.Stdout = lower(l.Stdout, m.Stdout)
+	l.Stderr = lower(l.Stderr, m.Stderr)
+	l.Run = time.Duration(lower(int64(l.Run), int64(m.Run)))
+	l.Arguments = int(lower(int64(l.Arguments), int64(m.Arguments)))
+	l.ArgumentBytes = int(lower(int64(l.ArgumentBytes), int64(m.ArgumentBytes)))
+	return l
+}
+
+// stdinOf returns the parameter that is said on standard input.
+func stdinOf(c argv.Command) *argv.Parameter {
+	for i := range c.Parameters {
+		if c.Parameters[i].Stdin != nil {
+			return &c.Parameters[i]
+		}
+	}
+	return nil
+}
+
+func (l *loader) loadLimits(n *strict.Node) Limits {
+	bytes := func(key string) int64 {
+		v, err := parseSize(n.Get(key).Str())
+		if err != nil {
+			return 0
+		}
+		return v
+	}
+	out := Limits{
+		OperationsPerPeer: n.Get("operations_per_peer").Integer(),
+		Operations:        n.Get("operations").Integer(),
+		StartsPerMinute:   n.Get("starts_per_minute").Integer(),
+		Stdin:             bytes("stdin"),
+		Stdout:            bytes("stdout"),
+		Stderr:            bytes("stderr"),
+		Run:               l.loadDuration(n.Get("run"), maxRun),
+		Arguments:         n.Get("arguments").Integer(),
+		ArgumentBytes:     int(bytes("argument_bytes")),
+	}
+	if out.ArgumentBytes > argv.MaxTotal {
+		l.doc.Add(n.Get("argument_bytes"), strict.RuleMeaning, "argument_bytes is more than "+showSize(argv.MaxTotal), "")
+	}
+	return out
+}
+
+// checkLimits reports limits of the gateway that do not fit together.
+func (l *loader) checkLimits(n *strict.Node) {
+	if g := l.Limits(); g.OperationsPerPeer > g.Operations {
+		at := n.Get("operations_per_peer")
+		if at == nil {
+			at = n.Get("operations")
+		}
+		l.doc.Add(at, strict.RuleMeaning, fmt.Sprintf("operations_per_peer (%d) is more than operations (%d)", g.OperationsPerPeer, g.Operations), "")
+	}
+}
+
+// checkLowers reports limits of a rule that are higher than the gateway's.
+func (l *loader) checkLowers(r *rule, n *strict.Node) {
+	g := l.Limits()
+	over := func(key string, of, bound int64, show func(int64) string) {
+		if of != 0 && lower(of, bound) != of {
+			l.doc.Add(n.Get(key), strict.RuleMeaning, fmt.Sprintf("%s is more than the gateway's %s", key, show(bound)), "raise it in the limits of the file, and lower other rules")
+		}
+	}
+	over("stdin", r.limits.Stdin, g.Stdin, showSize)
+	over("stdout", r.limits.Stdout, g.Stdout, showSize)
+	over("stderr", r.limits.Stderr, g.Stderr, showSize)
+	over("run", int64(r.limits.Run), int64(g.Run), func(v int64) string { return showDuration(time.Duration(v)) })
+	over("arguments", int64(r.limits.Arguments), int64(g.Arguments), func(v int64) string { return strconv.FormatInt(v, 10) })
+	over("argument_bytes", int64(r.limits.ArgumentBytes), int64(g.ArgumentBytes), showSize)
+}
+
+// sizeUnits go from the largest on.
+//
+//nolint:gochecknoglobals // table
+var sizeUnits = []struct {
+	suffix string
+	shift  int
+}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}}
+
+// parseSize reads "64MiB" or "unlimited".
+func parseSize(s string) (int64, error) {
+	if s == "unlimited" {
+		return Unlimited, nil
+	}
+	for _, u := range sizeUnits {
+		if digits, ok := strings.CutSuffix(s, u.suffix); ok {
+			v, err := strconv.ParseInt(digits, 10, 32)
+			return v << u.shift, err
+		}
+	}
+	return 0, strconv.ErrSyntax
+}
+
+// showSize writes what parseSize reads.
+func showSize(v int64) string {
+	if v == Unlimited {
+		return "unlimited"
+	}
+	for _, u := range sizeUnits {
+		if v>>u.shift > 0 && v>>u.shift<<u.shift == v {
+			return strconv.FormatInt(v>>u.shift, 10) + " " + u.suffix
+		}
+	}
+	return strconv.FormatInt(v, 10) + " B"
+}
+
+// showDuration writes 1h instead of 1h0m0s.
+func showDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

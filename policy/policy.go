@@ -1,9 +1,16 @@
 package policy
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/lendcli/lend/policy/strict"
+	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -20,13 +27,59 @@ type Problems = strict.Problems
 // Position is a place in the policy file: file, line and column, both from 1.
 type Position = strict.Position
 
-// Policy is one loaded file. Parse makes it.
+// Policy is one loaded file. Parse makes it; it is immutable but for its cache.
 type Policy struct {
-	file     string
-	digest   string
-	issuers  map[name.PeerID]*IssuerRule
-	peers    map[name.PeerID]name.Label
-	stranger bool
+	doc        *strict.Document
+	digest     string
+	issuers    []*IssuerRule // sorted by name
+	peers      map[name.Label]name.PeerID
+	groups     map[name.Label][]name.PeerID
+	workspaces []Workspace
+	limits     Limits // as written: 0 means nothing was
+	declared   map[name.ConnectorKey]map[name.Command]*declared
+	rules      []*rule // sorted by name
+	tests      []*test
+
+	mu    sync.Mutex // guards cache
+	cache map[surfaceKey]*Surface
+}
+
+// declared is a command that the file declares for a CLI.
+type declared struct {
+	command argv.Command
+	key     *strict.Node
+}
+
+// rule is one allow rule.
+type rule struct {
+	name       string
+	pos        Position
+	node       *strict.Node
+	toNames    []string
+	peers      map[name.PeerID]bool
+	holdersOf  map[name.PeerID]bool // issuers
+	issuers    map[name.PeerID]bool // nil: each of the file
+	connector  name.ConnectorKey
+	versions   []name.Version
+	connection name.ConnectionID
+	workspace  name.Label
+	commands   []*grant // sorted by name
+	limits     Limits   // as written: 0 means nothing was
+}
+
+// grant is one command of a rule.
+type grant struct {
+	name   name.Command
+	key    *strict.Node
+	narrow map[name.Parameter]narrowing
+}
+
+// narrowing is what a rule says about one parameter.
+type narrowing struct {
+	declaration argv.ParameterDeclaration
+	forbidden   bool
+	key         *strict.Node
+	value       *strict.Node
 }
 
 // IssuerRule is what the owner lets one issuer's leases do.
@@ -48,10 +101,37 @@ type IssuerRule struct {
 	Position Position
 }
 
+// MayGrant tells whether leases of the issuer may be about a Connector.
+func (i IssuerRule) MayGrant(key name.ConnectorKey) bool {
+	return i.AnyConnector || slices.Contains(i.Connectors, key)
+}
+
+// MayName tells whether a lease of the issuer may name this holder.
+func (i IssuerRule) MayName(peer name.PeerID) bool {
+	return !peer.IsZero() && (i.HoldersAny || slices.Contains(i.Holders, peer))
+}
+
+// Trusted tells whether the issuer is trusted at a time. The zero time is never
+// before Until.
+func (i IssuerRule) Trusted(now time.Time) bool {
+	return i.Until.IsZero() || !now.IsZero() && now.Before(i.Until)
+}
+
 // Parse reads one policy file. The filename only appears in positions. The error
-// is a Problems.
+// is a Problems; the Policy is nil with it.
 func Parse(filename string, data []byte) (*Policy, error) {
-	return nil, Problems{{Position: Position{File: filename, Line: 1, Column: 1}, Message: "not implemented"}}
+	doc, err := strict.Parse(filename, data, MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	doc.Check(fileShape())
+	sum := sha256.Sum256(data)
+	p := &Policy{doc: doc, digest: hex.EncodeToString(sum[:]), cache: map[surfaceKey]*Surface{}}
+	(&loader{Policy: p}).load()
+	if err := doc.Err(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Admission says what the policy makes of a peer that connects.
@@ -69,32 +149,46 @@ const (
 
 // Admission tells whether a peer may connect at all, before any lease is seen.
 func (p *Policy) Admission(peer name.PeerID) Admission {
-	switch {
-	case p == nil:
+	if p == nil || peer.IsZero() {
 		return AdmitNone
-	case !p.peers[peer].IsZero():
-		return AdmitNamed
-	case p.stranger:
-		return AdmitStranger
+	}
+	for _, id := range p.peers {
+		if id == peer {
+			return AdmitNamed
+		}
+	}
+	for _, i := range p.issuers {
+		if i.HoldersAny {
+			return AdmitStranger
+		}
 	}
 	return AdmitNone
 }
 
 // Issuer returns the rule of a trusted issuer. Whether its Until has passed is
-// for the caller and for Decide to check.
+// for IssuerRule.Trusted, and for Decide, to say.
 func (p *Policy) Issuer(id name.PeerID) (IssuerRule, bool) {
-	if p == nil || p.issuers[id] == nil {
-		return IssuerRule{}, false
+	if i := p.issuer(id); i != nil {
+		return *i, true
 	}
-	return *p.issuers[id], true
+	return IssuerRule{}, false
+}
+
+func (p *Policy) issuer(id name.PeerID) *IssuerRule {
+	if p == nil || id.IsZero() {
+		return nil
+	}
+	for _, i := range p.issuers {
+		if i.ID == id {
+			return i
+		}
+	}
+	return nil
 }
 
 // Digest names the bytes of the file: 64 lower-case hexadecimal digits of
 // SHA-256.
 func (p *Policy) Digest() string { return p.digest }
-
-// Limits returns the limits of the whole gateway, defaults filled in.
-func (p *Policy) Limits() Limits { return Limits{} }
 
 // Workspace is a directory of the owner under a name. Path is absolute and clean;
 // this package never looks at it.
@@ -105,11 +199,34 @@ type Workspace struct {
 }
 
 // Workspaces returns the workspaces of the file, sorted by name.
-func (p *Policy) Workspaces() []Workspace { return nil }
+func (p *Policy) Workspaces() []Workspace { return slices.Clone(p.workspaces) }
 
 // Peers returns the peers that the file names.
-func (p *Policy) Peers() map[name.Label]name.PeerID { return nil }
+func (p *Policy) Peers() map[name.Label]name.PeerID { return maps.Clone(p.peers) }
+
+// Issuers returns the issuers of the file, sorted by name.
+func (p *Policy) Issuers() []IssuerRule {
+	out := make([]IssuerRule, 0, len(p.issuers))
+	for _, i := range p.issuers {
+		out = append(out, *i)
+	}
+	return out
+}
 
 // Schema returns a JSON Schema (2020-12) of the file for editors, made from the
 // tables that the loader checks by. It accepts every file that Parse accepts.
-func Schema() []byte { return nil }
+func Schema() []byte { return fileShape().JSONSchema("lend policy") }
+
+// nameOf returns the file's name of a peer, else its ID.
+func (p *Policy) nameOf(peer name.PeerID) string {
+	for _, l := range slices.SortedFunc(maps.Keys(p.peers), compareLabels) {
+		if p.peers[l] == peer {
+			return l.String()
+		}
+	}
+	return peer.String()
+}
+
+func compareLabels(a, b name.Label) int { return cmp.Compare(a.String(), b.String()) }
+
+func comparePeers(a, b name.PeerID) int { return cmp.Compare(a.String(), b.String()) }

@@ -1,0 +1,248 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Access says in sentences who may do what, sorted, and who can never do anything.
+// It is what an owner reviews. Commands whose contract the source does not have are
+// said to be so.
+func (p *Policy) Access(source Contracts) []string {
+	var out []string
+	active := map[string]bool{}
+	for _, r := range p.rules {
+		subjects := p.subjects(r)
+		for _, s := range subjects {
+			active[s.name] = true
+		}
+		for _, v := range r.versions {
+			for _, g := range r.commands {
+				what := p.describe(r, g, v, source)
+				for _, s := range subjects {
+					out = append(out, s.name+s.under+" may run "+what)
+				}
+			}
+		}
+	}
+	for label, id := range p.peers {
+		if n := label.String(); !active[n] && p.nameOf(id) == n {
+			out = append(out, n+" may connect and run nothing.")
+		}
+	}
+	for _, i := range p.issuers {
+		if !slices.ContainsFunc(p.rules, func(r *rule) bool { return len(p.subjectsUnder(r, i)) > 0 }) {
+			out = append(out, "Leases of "+i.Name.String()+" allow nothing.")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// subject is who a rule is about, and under whose leases.
+type subject struct{ name, under string }
+
+// subjects returns those of a rule for whom it can hold, sorted.
+func (p *Policy) subjects(r *rule) []subject {
+	under := map[string][]string{}
+	for _, i := range p.issuers {
+		for _, n := range p.subjectsUnder(r, i) {
+			under[n] = append(under[n], i.Name.String())
+		}
+	}
+	out := make([]subject, 0, len(under))
+	for n, issuers := range under {
+		s := subject{name: n}
+		if len(issuers) < len(p.issuers) {
+			s.under = ", under leases of " + enumerate(issuers) + ","
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b subject) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+func (p *Policy) subjectsUnder(r *rule, i *IssuerRule) (out []string) {
+	if r.issuers != nil && !r.issuers[i.ID] || !i.MayGrant(r.connector) {
+		return nil
+	}
+	for id := range r.peers {
+		if i.MayName(id) {
+			out = append(out, p.nameOf(id))
+		}
+	}
+	switch {
+	case r.holdersOf[i.ID] && i.HoldersAny:
+		out = append(out, "Whoever "+i.Name.String()+" names")
+	case r.holdersOf[i.ID]:
+		for _, id := range i.Holders {
+			out = append(out, p.nameOf(id))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// describe says what one command of a rule is, as narrow as it is.
+func (p *Policy) describe(r *rule, g *grant, v name.Version, source Contracts) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s (version %s", r.connector, g.name, v)
+	if !r.connection.IsZero() {
+		b.WriteString(", connection " + r.connection.String())
+	}
+	if !r.workspace.IsZero() {
+		b.WriteString(", in the workspace " + r.workspace.String())
+	}
+	b.WriteString("): ")
+	if source == nil {
+		return b.String() + "as its Connector declares."
+	}
+	contract, _, err := source.Contract(r.connector, v, r.connection)
+	if err != nil {
+		return b.String() + "nothing as long as it has no current route."
+	}
+	c, err := p.narrowed(r, g, contract)
+	if err != nil {
+		return b.String() + "nothing, because the rule does not fit the command."
+	}
+	parts := parameters(c)
+	limits := p.operation(contract, c, r.limits)
+	parts = append(parts, outputs(limits), "at most "+showDuration(limits.Run))
+	return b.String() + strings.Join(parts, "; ") + "."
+}
+
+func outputs(l Limits) string {
+	if l.Stdout == Unlimited {
+		return "unlimited output"
+	}
+	return "at most " + showSize(l.Stdout) + " of output"
+}
+
+// parameters says what may be said, the required ones first.
+func parameters(c argv.Command) []string {
+	var must, may []string
+	for _, q := range c.Parameters {
+		text := q.Name.String() + " " + values(q)
+		if q.Required {
+			must = append(must, text)
+			continue
+		}
+		may = append(may, "optionally "+text)
+	}
+	out := append(must, may...)
+	if c.Rest != nil {
+		out = append(out, fmt.Sprintf("up to %d further arguments that match %s", c.Rest.MaxItems, name.Quote(c.Rest.Pattern)))
+	}
+	if len(out) == 0 {
+		out = []string{"without arguments"}
+	}
+	return out
+}
+
+// values says what a parameter accepts.
+func values(q argv.Parameter) string {
+	if q.Stdin != nil {
+		return "on standard input, up to " + showSize(or(q.Stdin.MaxBytes, defaultStdin))
+	}
+	text := schemaText(merged(q.Schemas))
+	if text == "" {
+		text = anyOf[q.Schemas[0].Type]
+	}
+	if q.List != nil {
+		text = fmt.Sprintf("up to %d times %s", q.List.MaxItems, text)
+	}
+	return text
+}
+
+// merged returns one schema that says what several say together, for showing.
+// Patterns are joined by "and", which no decision is made by.
+func merged(schemas []argv.Schema) argv.Schema {
+	out := argv.Schema{}
+	for _, s := range schemas {
+		if s.Const != nil {
+			s.Enum = []string{*s.Const}
+		}
+		if s.Enum != nil && out.Enum != nil {
+			s.Enum = slices.DeleteFunc(slices.Clone(s.Enum), func(v string) bool { return !slices.Contains(out.Enum, v) })
+		}
+		if s.Enum != nil {
+			out.Enum = s.Enum
+		}
+		if s.Pattern != "" && out.Pattern != "" && s.Pattern != out.Pattern {
+			s.Pattern = out.Pattern + " and " + s.Pattern
+		}
+		out.Pattern = cmp.Or(s.Pattern, out.Pattern)
+		out.Kind = cmp.Or(s.Kind, out.Kind)
+		out.FreeText = out.FreeText || s.FreeText
+		out.Minimum = tighter(out.Minimum, s.Minimum, false)
+		out.Maximum = tighter(out.Maximum, s.Maximum, true)
+		out.MaxLength = tighter(out.MaxLength, s.MaxLength, true)
+	}
+	return out
+}
+
+func tighter[T cmp.Ordered](a, b *T, least bool) *T {
+	if a == nil || b != nil && (*b < *a) == least {
+		return b
+	}
+	return a
+}
+
+//nolint:gochecknoglobals // table
+var anyOf = map[argv.Type]string{
+	argv.TypeString: "any text", argv.TypeInteger: "any whole number", argv.TypeNumber: "any number", argv.TypeBoolean: "true or false",
+}
+
+func schemaText(s argv.Schema) string {
+	var parts []string
+	switch {
+	case len(s.Enum) == 1:
+		return name.Quote(s.Enum[0])
+	case s.Enum != nil:
+		quoted := make([]string, 0, len(s.Enum))
+		for _, v := range s.Enum {
+			quoted = append(quoted, name.Quote(v))
+		}
+		return "one of " + strings.Join(quoted, ", ")
+	case s.Kind == argv.KindPath:
+		parts = append(parts, "a path in the workspace")
+	case s.Pattern != "":
+		parts = append(parts, "matching "+name.Quote(s.Pattern))
+	case s.FreeText:
+		parts = append(parts, "any text")
+	}
+	if text := between(s.Minimum, s.Maximum); text != "" {
+		parts = append(parts, text)
+	}
+	if s.MaxLength != nil {
+		parts = append(parts, fmt.Sprintf("up to %d characters", *s.MaxLength))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func between(low, high *float64) string {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	switch {
+	case low != nil && high != nil:
+		return number(*low) + " to " + number(*high)
+	case low != nil:
+		return number(*low) + " or more"
+	case high != nil:
+		return number(*high) + " or less"
+	}
+	return ""
+}
+
+// enumerate writes "a, b and c".
+func enumerate(items []string) string {
+	if len(items) < 2 {
+		return strings.Join(items, "")
+	}
+	return strings.Join(items[:len(items)-1], ", ") + " and " + items[len(items)-1]
+}
