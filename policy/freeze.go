@@ -61,7 +61,7 @@ func (p *Policy) makeSurface(r *rule, g *grant, v name.Version, contract argv.Co
 		grammar: grammar,
 		form: surfaceForm{
 			Surface: 1, Rule: r.name, Connector: r.connector, Version: v, Connection: r.connection, Workspace: r.workspace,
-			ContractHash: hash, Prefix: contract.Arguments, Environment: contract.Environment,
+			ContractHash: hash, CLI: contract.Command, Prefix: contract.Arguments, Environment: contract.Environment,
 			Command: formOfCommand(c), Limits: formOfLimits(p.operation(contract, c, r.limits)),
 		},
 	}, nil

@@ -41,6 +41,7 @@ type surfaceForm struct {
 	Connection   name.ConnectionID `json:"connection,omitzero"`
 	Workspace    name.Label        `json:"workspace,omitzero"`
 	ContractHash string            `json:"contract_hash"`
+	CLI          string            `json:"cli"`                   // the contract's public command
 	Prefix       []string          `json:"prefix,omitempty"`      // the contract's fixed arguments
 	Environment  []string          `json:"environment,omitempty"` // the contract's
 	Command      commandForm       `json:"command"`
@@ -173,7 +174,7 @@ func (f commandForm) command() argv.Command {
 
 // contract is what the grammar needs of the contract that the surface is from.
 func (f surfaceForm) contract() argv.Contract {
-	return argv.Contract{Arguments: f.Prefix, Environment: f.Environment}
+	return argv.Contract{Command: f.CLI, Arguments: f.Prefix, Environment: f.Environment}
 }
 
 // ParseSurface reads what Marshal wrote, strictly: unknown fields, other data
