@@ -1,0 +1,313 @@
+package supervise
+
+import (
+	"errors"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses of a supervisor, for whoever debugs one.
+const (
+	exitLifeline = 0 // the gateway is gone, and so is the tree
+	exitSetup    = 2
+	exitProtocol = 3
+)
+
+// Main becomes a supervisor, and never returns, if this process was started as one.
+// Otherwise it does nothing. It must run before any other code of the program.
+func Main() {
+	if len(os.Args) != 1 || os.Args[0] != Argv0 {
+		return
+	}
+	// Children belong to the thread that forked them, and no_new_privs, the signal
+	// mask and the parent-death signal are a thread's too: one thread does it all.
+	runtime.LockOSThread()
+	if setup() != nil {
+		os.Exit(exitSetup)
+	}
+	kids, err := openChildren()
+	if err != nil {
+		os.Exit(exitSetup)
+	}
+	s := &server{children: kids, buf: make([]byte, HeaderSize+MaxPayload)}
+	s.send(Message{Kind: Hello, Extra: ID()})
+	os.Exit(s.serve())
+}
+
+// setup gives this process what its children shall inherit, and takes from it what
+// they shall not.
+func setup() error {
+	if err := defaultSignals(); err != nil {
+		return err
+	}
+	// A terminal's ^C or a service manager's SIGTERM is for the gateway to answer;
+	// only its end ends a supervisor. A handler, unlike SIG_IGN, is reset by exec.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
+	unix.Umask(0o077)
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return err
+	}
+	for _, p := range []struct{ option, value int }{
+		{unix.PR_SET_NO_NEW_PRIVS, 1},
+		{unix.PR_SET_CHILD_SUBREAPER, 1},
+		{unix.PR_SET_DUMPABLE, 0}, // requests carry secrets
+	} {
+		if err := unix.Prctl(p.option, uintptr(p.value), 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	name := []byte("lend-supervisor\x00")
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // only a name
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	return closeOnExec()
+}
+
+// defaultSignals unblocks every signal and undoes every ignored one, however the
+// gateway was started (nohup, a service manager, a careless parent).
+func defaultSignals() error {
+	const ignored = 1
+	for sig := uintptr(1); sig <= 64; sig++ {
+		var old, def [8]uint64 // larger than any kernel sigaction; the handler is first
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0); e != 0 {
+			continue
+		}
+		if old[0] == ignored {
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&def)), 0, 8, 0, 0)
+		}
+	}
+	return unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil)
+}
+
+// closeOnExec keeps every descriptor from the children but 0 to 2.
+func closeOnExec() error {
+	err := unix.CloseRange(Socket, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	open, err := os.ReadDir("/proc/self/fd") // Linux before 5.11
+	if err != nil {
+		return err
+	}
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= Socket {
+			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC) // the directory itself is closed by now
+		}
+	}
+	return nil
+}
+
+// server is one supervisor. It has one goroutine.
+type server struct {
+	children *children
+	buf      []byte
+}
+
+// operation is the one that runs.
+type operation struct {
+	seq      uint64
+	root     int // process ID of the child; nobody else's until it is reaped
+	pidfd    int // -1 on kernels before 5.4
+	leader   bool
+	began    time.Time
+	exited   bool // root is a zombie or reaped; status and took are set
+	reaped   bool
+	reported bool
+	status   uint32
+	took     time.Duration
+}
+
+func (s *server) send(m Message) {
+	var b [HeaderSize]byte
+	// A failure means that the gateway is gone, which the next receive says as well.
+	_ = ignoringEINTR(func() error { return unix.Sendto(Socket, m.Append(b[:0]), unix.MSG_NOSIGNAL, nil) })
+}
+
+// receive returns the next message with its descriptors; ok is false at the end.
+func (s *server) receive() (m Message, payload []byte, fds []int, ok bool) {
+	var oob [64]byte
+	var n, oobn, flags int
+	err := ignoringEINTR(func() (err error) {
+		n, oobn, flags, _, err = unix.Recvmsg(Socket, s.buf, oob[:], unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil || n == 0 {
+		return Message{}, nil, nil, false
+	}
+	if oobn > 0 {
+		fds, err = rights(oob[:oobn])
+	}
+	m, payload, perr := ParseMessage(s.buf[:n])
+	if err != nil || perr != nil || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		os.Exit(exitProtocol)
+	}
+	return m, payload, fds, true
+}
+
+func rights(oob []byte) ([]int, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) != 1 {
+		return nil, errMalformed
+	}
+	return unix.ParseUnixRights(&msgs[0])
+}
+
+func (s *server) serve() int {
+	for {
+		m, payload, fds, ok := s.receive()
+		switch {
+		case !ok:
+			return exitLifeline
+		case m.Kind == Terminate || m.Kind == Kill:
+			continue // came too late: that operation is over
+		case m.Kind != Start:
+			return exitProtocol
+		}
+		request, code := s.request(m, payload)
+		if code >= 0 {
+			return code
+		}
+		if op := s.start(m, request, fds); op != nil && !s.run(op) {
+			return exitLifeline
+		}
+	}
+}
+
+// request collects the parts of a request. code is negative if it is whole.
+func (s *server) request(m Message, payload []byte) (r Request, code int) {
+	if m.Value > MaxRequest || int(m.Value) < len(payload) {
+		return r, exitProtocol
+	}
+	whole := append(make([]byte, 0, m.Value), payload...)
+	defer clear(whole[:cap(whole)])
+	for len(whole) < int(m.Value) {
+		next, part, _, ok := s.receive()
+		if !ok {
+			return r, exitLifeline
+		}
+		if next.Kind != More || next.Seq != m.Seq || len(part) == 0 || len(part) > int(m.Value)-len(whole) {
+			return r, exitProtocol
+		}
+		whole = append(whole, part...)
+	}
+	r, err := ParseRequest(whole)
+	clear(s.buf)
+	if err != nil {
+		return r, exitProtocol
+	}
+	return r, -1
+}
+
+// start starts the child; nil if it did not start.
+func (s *server) start(m Message, r Request, fds []int) *operation {
+	files := make([]uintptr, 0, 3)
+	want := 3
+	if m.Flags&Stdin == 0 {
+		files = append(files, 0) // ours is the null device
+		want = 2
+	}
+	if len(fds) != want {
+		os.Exit(exitProtocol)
+	}
+	for _, fd := range fds {
+		files = append(files, uintptr(fd))
+	}
+	op := &operation{seq: m.Seq, pidfd: -1, leader: m.Flags&Terminal == 0, began: time.Now()}
+	pid, err := syscall.ForkExec(r.Path, r.Args, &syscall.ProcAttr{
+		Dir: r.Dir, Env: r.Env, Files: files,
+		Sys: &syscall.SysProcAttr{
+			Setsid:    op.leader,
+			Pdeathsig: syscall.SIGKILL, // the tree's root dies with us at once; the gateway adopts the rest
+			PidFD:     &op.pidfd,
+		},
+	})
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	if err != nil {
+		s.send(failure(m.Seq, r.Dir, err))
+		return nil
+	}
+	op.root = pid
+	s.send(Message{Kind: Started, Seq: op.seq, Value: uint32(pid)})
+	return op
+}
+
+func failure(seq uint64, dir string, err error) Message {
+	m := Message{Kind: Failed, Seq: seq, Value: uint32(unix.EIO)}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		m.Value = uint32(errno)
+	}
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || unix.Access(dir, unix.X_OK) != nil {
+		m.Flags = Directory
+	}
+	return m
+}
+
+// run watches op until its subtree is empty; false if the gateway is gone.
+func (s *server) run(op *operation) bool {
+	if op.pidfd >= 0 {
+		defer func() { _ = unix.Close(op.pidfd) }()
+	}
+	for {
+		if s.settled(op) {
+			return true
+		}
+		if !s.wait(op) {
+			continue
+		}
+		m, _, _, ok := s.receive()
+		switch {
+		case !ok:
+			s.sweep(op)
+			return false
+		case m.Seq != op.seq:
+			continue
+		case m.Kind == Terminate:
+			s.terminate(op)
+		case m.Kind == Kill:
+			s.sweep(op)
+			return true
+		default:
+			s.sweep(op)
+			os.Exit(exitProtocol)
+		}
+	}
+}
+
+// wait blocks until the child exits, a message comes (true) or some time is over. A
+// SIGCHLD of an adopted process interrupts it; if that comes a moment too early, a
+// zombie stays for the time-out and no longer.
+func (s *server) wait(op *operation) bool {
+	timeout := 1000
+	set := [2]unix.PollFd{{Fd: Socket, Events: unix.POLLIN}, {Fd: -1}}
+	switch {
+	case op.exited:
+		timeout = 100
+	case op.pidfd < 0:
+		timeout = 10
+	default:
+		set[1] = unix.PollFd{Fd: int32(op.pidfd), Events: unix.POLLIN}
+	}
+	n, _ := unix.Poll(set[:], timeout)
+	return n > 0 && set[0].Revents != 0
+}
+
+func ignoringEINTR(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
