@@ -1,6 +1,15 @@
 package install
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/lendcli/lend/localhost/manifest"
+)
 
 // Launch is a release made ready to start any number of times. It holds the
 // release's files on disk until Close. Its methods may be called from any
@@ -15,16 +24,111 @@ type Launch struct {
 	Env []string
 	// ContractDir is the absolute path of the read-only artifact.
 	ContractDir string
+
+	name, version string
+	snaps         []*artifact.Snapshot
+	close         func() error
 }
 
-// Launch prepares r to run: it hashes every file now, so call it once per route.
-// The caller must Close the result. Errors: ErrNotInstalled, ErrTampered, ErrNoRuntime.
-func (s *Store) Launch(r Release) (*Launch, error) { return nil, errors.ErrUnsupported }
+// Launch prepares r to run: it hashes every file of the release now, and of the
+// interpreter unless this Store has, so call it once per route. The caller must
+// Close the result. Errors match ErrNotInstalled (also if another release is there
+// now), ErrTampered, ErrNoRuntime.
+func (s *Store) Launch(r Release) (*Launch, error) {
+	l, err := s.launch(r)
+	if err != nil {
+		return nil, fmt.Errorf("prepare connector: %w", err)
+	}
+	return l, nil
+}
 
-// Verify is to be called before every start: it compares the identity of every
-// file with what was hashed, hashes again what differs, and returns ErrTampered if
-// bytes, modes or names have changed. An unchanged tree costs one lstat per file.
-func (l *Launch) Verify() error { return errors.ErrUnsupported }
+func (s *Store) launch(r Release) (_ *Launch, err error) {
+	sl := s.depot.Slot(depot.Connectors, r.Manifest.Key.String(), r.Manifest.Version.String())
+	rec, lock, err := sl.Use()
+	if err != nil {
+		return nil, err
+	}
+	locks := []*filelock.Lock{lock}
+	closeAll := sync.OnceValue(func() (err error) {
+		for _, l := range locks {
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+	if rec.ReleaseDigest != r.Digest {
+		return nil, fmt.Errorf("%s %s: %w: another release of this version is", rec.Name, rec.Version, ErrNotInstalled)
+	}
+	trees, err := s.openTrees(sl, rec)
+	if err != nil {
+		return nil, err
+	}
+	installed, err := s.releaseFrom(sl, rec) // the manifest, from the bytes that were just hashed
+	if err != nil {
+		return nil, err
+	}
+	out := &Launch{name: rec.Name, version: rec.Version, ContractDir: trees[artifactTree].Dir(), close: closeAll}
+	for _, t := range trees {
+		out.snaps = append(out.snaps, t)
+	}
+	if rec.Runtime != nil {
+		rt, err := s.holdRuntime(*rec.Runtime)
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, rt.lock)
+		out.snaps = append(out.snaps, rt.snap)
+		out.Path = rt.exec
+		out.Env = runtimeEnv(rec.Runtime.Name)
+	}
+	return out, out.fill(installed.Manifest.CLI, rec, trees)
+}
 
-// Close lets go of the files. It is idempotent.
-func (l *Launch) Close() error { return nil }
+// fill sets what runs, from files of the hashed trees only.
+func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*artifact.Snapshot) error {
+	tree, file := trees[artifactTree], cli.Entrypoint
+	if cli.Kind == manifest.KindNPM {
+		tree, file = trees[packageTree], rec.Script
+	}
+	if tree == nil || (cli.Kind == manifest.KindNative) != (l.Path == "") {
+		return tampered(rec.Name, rec.Version, errors.New("the receipt is not the manifest's"))
+	}
+	abs, _, ok := tree.File(file)
+	if !ok {
+		return tampered(rec.Name, rec.Version, errors.New("what it runs is not there"))
+	}
+	if cli.Kind == manifest.KindNative {
+		l.Path = abs
+		return nil
+	}
+	l.Prefix = []string{abs}
+	return nil
+}
+
+// runtimeEnv keeps a runtime from writing beside what is verified.
+func runtimeEnv(name string) []string {
+	if name == nodeRuntime {
+		return []string{"NODE_DISABLE_COMPILE_CACHE=1"}
+	}
+	return nil
+}
+
+// Verify is to be called before every start: it compares the identity of every file
+// of the release and its interpreter with what was hashed, hashes again what
+// differs, and returns an error that matches ErrTampered if bytes, modes or names
+// have changed. An unchanged tree costs one lstat per file.
+func (l *Launch) Verify() error {
+	for _, s := range l.snaps {
+		if err := s.Verify(); err != nil {
+			return tampered(l.name, l.version, err)
+		}
+	}
+	return nil
+}
+
+// Close lets go of the files. It is idempotent and returns the same error each time.
+func (l *Launch) Close() error { return l.close() }

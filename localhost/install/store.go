@@ -1,20 +1,22 @@
 package install
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"sync"
 
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/argv"
-	"github.com/lendcli/lend/protocol/name"
 	"github.com/rs/zerolog"
 )
 
 // Errors of the store, for errors.Is.
 var (
 	// ErrNotInstalled: there is no such Connector or version.
-	ErrNotInstalled = errors.New("not installed")
+	ErrNotInstalled = depot.ErrNotInstalled
 	// ErrConflict: the version is installed with another content.
 	ErrConflict = errors.New("another release of this version is installed")
 	// ErrNoRuntime: no installed interpreter fits, or it has been removed.
@@ -29,10 +31,22 @@ var (
 // process transport.
 type Runner = npm.Runner
 
-// Progress is told what a long call does: a stage in words ("fetch npm"), and done
+// Progress is told what a long call does: a stage in words ("fetch node"), and done
 // of total bytes where they are known, else 0. It is called from one goroutine at
 // a time and must not block. A nil Progress is told nothing.
 type Progress func(stage string, done, total int64)
+
+func (p Progress) tell(stage string, done, total int64) {
+	if p != nil {
+		p(stage, done, total)
+	}
+}
+
+// at is p for one stage.
+func (p Progress) at(stage string) func(done, total int64) {
+	p.tell(stage, 0, 0)
+	return func(done, total int64) { p.tell(stage, done, total) }
+}
 
 // Config is what Open needs. It must not be changed afterwards.
 type Config struct {
@@ -42,12 +56,6 @@ type Config struct {
 	Registry string         // base URL, https (http on loopback only); "" is ErrNoRegistry where one is needed
 	CAFile   string         // absolute path of PEM certificates trusted besides the system's; "" for none
 	Proxy    string         // URL of the HTTP proxy for fetching; "" for none
-}
-
-// Source is a Connector to add.
-type Source struct {
-	Path    string // absolute path of a directory, .zip, .tar.gz or .tgz
-	Replace bool   // allow replacing the same version with other content
 }
 
 // Release is one installed release. It is a value; holders must not change what it
@@ -63,30 +71,30 @@ type Release struct {
 
 // Store is the installed Connectors and interpreters in one directory. All methods
 // may be called from any goroutine, and several processes may share the directory.
-type Store struct{ cfg Config }
+type Store struct {
+	cfg   Config
+	depot *depot.Depot
 
-// Open opens the store in c.Dir.
-func Open(c Config) (*Store, error) { return nil, errors.ErrUnsupported }
-
-// Add imports a Connector, installs what it needs and makes it current.
-func (s *Store) Add(ctx context.Context, src Source, p Progress) (Release, error) {
-	return Release{}, errors.ErrUnsupported
+	mu       sync.Mutex                    // guards runtimes
+	runtimes map[string]*artifact.Snapshot // hashed in this process, by directory
 }
 
-// Releases lists what is installed, by key and version.
-func (s *Store) Releases() ([]Release, error) { return nil, errors.ErrUnsupported }
-
-// Release returns one installed release, or ErrNotInstalled.
-func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, error) {
-	return Release{}, errors.ErrUnsupported
+// Open opens the store in c.Dir and takes away what dead processes left behind in
+// it. The caller must Close the Store.
+func Open(c Config) (*Store, error) {
+	d, err := depot.Open(c.Dir, c.Log)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return &Store{cfg: c, depot: d, runtimes: make(map[string]*artifact.Snapshot)}, nil
 }
 
-// Remove uninstalls one release, or all of key where version is zero.
-func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.Version) error {
-	return errors.ErrUnsupported
-}
+// Close lets go of the directory. A Launch stays usable until its own Close.
+func (s *Store) Close() error { return s.depot.Close() }
 
-// Verify hashes every file of an installed release and of its interpreter again.
-func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.Version) error {
-	return errors.ErrUnsupported
-}
+// Names inside the directory of one release or runtime.
+const (
+	artifactTree = "artifact" // a Connector's own files
+	packageTree  = "package"  // what npm installed for it
+	runtimeTree  = "tree"     // a runtime's files
+)

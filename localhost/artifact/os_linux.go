@@ -1,0 +1,68 @@
+package artifact
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity is what changes when a file does. It is comparable.
+type identity struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime int64 // nanoseconds
+	mode, owner  uint32
+}
+
+func identityOf(path string) (identity, error) {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		return identity{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return identityFrom(&st), nil
+}
+
+func identityOfFile(f *os.File) (identity, error) {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
+		return identity{}, &fs.PathError{Op: "fstat", Path: f.Name(), Err: err}
+	}
+	return identityFrom(&st), nil
+}
+
+func identityFrom(st *syscall.Stat_t) identity {
+	return identity{
+		dev: uint64(st.Dev), ino: st.Ino, size: st.Size, //nolint:unconvert // differs by architecture
+		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), mode: st.Mode, owner: st.Uid,
+	}
+}
+
+func (i identity) isDir() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
+
+// wellFormed tells whether Import could have made it.
+func (i identity) wellFormed() bool {
+	perm := fs.FileMode(i.mode & 0o7777)
+	if i.isDir() {
+		return perm == modeDir
+	}
+	return i.mode&syscall.S_IFMT == syscall.S_IFREG && (perm == modeFile || perm == modeExecutable)
+}
+
+func openNoFollow(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+// syncFile leaves the work to syncTree: one pass over the file system is much
+// cheaper than one wait per file.
+func syncFile(*os.File) error { return nil }
+
+func syncTree(root *os.Root, _ []string) error {
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(d.Fd())))
+}

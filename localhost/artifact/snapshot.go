@@ -1,0 +1,259 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// ChangedError says that a tree is not what it was when it was written or opened.
+// Nothing of it may run.
+type ChangedError struct {
+	Path   string // in the tree; "." for its root
+	Reason string
+}
+
+func (e *ChangedError) Error() string {
+	return "snapshot changed: " + name.Quote(e.Path) + ": " + e.Reason
+}
+
+func changed(path, reason string) error { return &ChangedError{path, reason} }
+
+// Snapshot is a tree that was hashed when it was opened. Its methods may be called
+// from any goroutine.
+type Snapshot struct {
+	dir    string
+	digest string
+	paths  []string // all entries in lexical order, "." first
+
+	mu      sync.RWMutex // guards entries
+	entries map[string]entry
+}
+
+// entry is what is known of one file or directory.
+type entry struct {
+	id       identity
+	sum      [sha256.Size]byte // of a file's content
+	dir      bool
+	children []string // names in a directory, sorted
+}
+
+// Open hashes the tree at dir, an absolute path. Links, special files, and modes
+// that Import does not write are a *ChangedError. The caller compares Digest with
+// what it has on record.
+func Open(dir string, l Limits) (*Snapshot, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot: %w", err)
+	}
+	defer root.Close()
+	s := &Snapshot{dir: dir, entries: make(map[string]entry)}
+	h := sha256.New()
+	var total int64
+	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if len(s.paths) > l.Entries {
+			return changed(p, "too many entries")
+		}
+		e, err := s.read(root, p, l, h)
+		if total += e.id.size; err == nil && total > l.TreeBytes+int64(l.Entries)<<16 { // directories have a size too
+			err = changed(p, "too large")
+		}
+		s.paths = append(s.paths, p)
+		s.entries[p] = e
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot: %w", err)
+	}
+	s.digest = hex.EncodeToString(h.Sum(nil))
+	return s, nil
+}
+
+// read hashes one entry into tree and returns what is known of it.
+func (s *Snapshot) read(root *os.Root, p string, l Limits, tree hash.Hash) (entry, error) {
+	id, err := identityOf(s.path(p))
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{id: id, dir: id.isDir()}
+	if !id.wellFormed() {
+		return entry{}, changed(p, "not a private read-only file or directory")
+	}
+	if e.dir {
+		e.children, err = childNames(s.path(p))
+		if p != "." {
+			tree.Write([]byte(p + "\x00dir\x00"))
+		}
+		return e, err
+	}
+	if id.size > l.FileBytes {
+		return entry{}, changed(p, "too large")
+	}
+	tree.Write([]byte(p + "\x00file\x00" + strconv.FormatInt(id.size, 10) + "\x00"))
+	f, err := root.Open(p)
+	if err != nil {
+		return entry{}, err
+	}
+	defer f.Close()
+	e.sum, err = hashFile(f, p, id, tree)
+	return e, err
+}
+
+// hashFile hashes f, which must have identity id before and after.
+func hashFile(f *os.File, p string, id identity, also io.Writer) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(h, also), io.LimitReader(f, id.size+1))
+	if err != nil {
+		return sum, err
+	}
+	after, err := identityOfFile(f)
+	if err != nil {
+		return sum, err
+	}
+	if after != id || n != id.size {
+		return sum, changed(p, "it changed while it was read")
+	}
+	copy(sum[:], h.Sum(nil))
+	return sum, nil
+}
+
+// Dir returns the absolute path of the tree.
+func (s *Snapshot) Dir() string { return s.dir }
+
+// Digest returns the tree digest, 64 lower-case hexadecimal digits.
+func (s *Snapshot) Digest() string { return s.digest }
+
+// File returns the absolute path and the SHA-256 (hexadecimal) of the file p of the
+// tree; ok is false if there is no such file.
+func (s *Snapshot) File(p string) (abs, sum string, ok bool) {
+	s.mu.RLock()
+	e, ok := s.entries[p]
+	s.mu.RUnlock()
+	if !ok || e.dir {
+		return "", "", false
+	}
+	return s.path(p), hex.EncodeToString(e.sum[:]), true
+}
+
+func (s *Snapshot) path(p string) string { return filepath.Join(s.dir, filepath.FromSlash(p)) }
+
+// Verify says whether the tree is still the one that was hashed: the same names,
+// modes and bytes. It compares (device, inode, size, both times, mode, owner) of
+// every entry; where one differs it hashes the file, or lists the directory, again,
+// and remembers the new identity if the content is the same. Otherwise the error is
+// a *ChangedError. It costs one lstat an entry.
+func (s *Snapshot) Verify() error {
+	for _, p := range s.paths {
+		s.mu.RLock()
+		e := s.entries[p]
+		s.mu.RUnlock()
+		id, err := identityOf(s.path(p))
+		if err != nil {
+			return changed(p, "it cannot be read: "+reason(err))
+		}
+		if id == e.id {
+			continue
+		}
+		if err := s.again(p, e, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again decides about an entry whose identity is now id.
+func (s *Snapshot) again(p string, e entry, id identity) error {
+	if id.mode != e.id.mode || id.owner != e.id.owner || !id.wellFormed() {
+		return changed(p, "its kind, mode or owner changed")
+	}
+	if e.dir {
+		now, err := childNames(s.path(p))
+		if err != nil {
+			return changed(p, "it cannot be read: "+reason(err))
+		}
+		if !slices.Equal(now, e.children) {
+			return changed(p, "entries were added or removed")
+		}
+	} else if err := s.rehash(p, e, id); err != nil {
+		return err
+	}
+	e.id = id
+	s.mu.Lock()
+	s.entries[p] = e
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Snapshot) rehash(p string, e entry, id identity) error {
+	if id.size != e.id.size {
+		return changed(p, "its size changed")
+	}
+	f, err := openNoFollow(s.path(p))
+	if err != nil {
+		return changed(p, "it cannot be read: "+reason(err))
+	}
+	defer f.Close()
+	sum, err := hashFile(f, p, id, io.Discard)
+	if err != nil {
+		return err
+	}
+	if sum != e.sum {
+		return changed(p, "its content changed")
+	}
+	return nil
+}
+
+// reason says why without the absolute path, which is the owner's business.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+func childNames(dir string) ([]string, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(list))
+	for i, d := range list {
+		out[i] = d.Name()
+	}
+	return out, nil
+}
+
+// Remove takes away the tree, or any directory above trees, at the relative path p
+// under root. Links are removed, never followed. Absent is no error.
+func Remove(root *os.Root, p string) error {
+	p = path.Clean(filepath.ToSlash(p))
+	err := fs.WalkDir(root.FS(), p, func(q string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = root.Chmod(q, 0o700)
+		}
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("remove tree: %w", err)
+	}
+	if err := root.RemoveAll(p); err != nil {
+		return fmt.Errorf("remove tree: %w", err)
+	}
+	return nil
+}

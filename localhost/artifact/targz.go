@@ -1,0 +1,89 @@
+package artifact
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+)
+
+// maxTrailer bounds what may follow the end of a tar archive: its padding.
+const maxTrailer = 1 << 20
+
+func fromTarGz(w *writer, f *os.File, size int64) error {
+	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
+	if err != nil {
+		return refuse("", "not a gzip file: %v", err)
+	}
+	// The ratio bounds everything that is read, headers and padding included;
+	// small archives are mostly padding.
+	budget := &budgetReader{r: z, left: size*w.o.Limits.Ratio + 1<<16}
+	t := tar.NewReader(budget)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // paths are checked below
+			return damaged(err)
+		}
+		if err := w.tarEntry(h, t); err != nil {
+			return damaged(err)
+		}
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(budget, maxTrailer+1))
+	if err != nil {
+		return damaged(err)
+	}
+	if n > maxTrailer {
+		return refuse("", "something follows the archive")
+	}
+	return nil
+}
+
+func damaged(err error) error {
+	var corrupt flate.CorruptInputError
+	if errors.As(err, &corrupt) {
+		return refuse("", "damaged: %v", err)
+	}
+	return asRefusal("", err, tar.ErrHeader, tar.ErrFieldTooLong, gzip.ErrChecksum, gzip.ErrHeader, io.ErrUnexpectedEOF)
+}
+
+func (w *writer) tarEntry(h *tar.Header, r io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader { // a comment, as archivers of repositories write it
+		return w.count()
+	}
+	p, ok, err := w.entryName(h.Name)
+	if err != nil || !ok {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return w.dir(p)
+	case tar.TypeReg:
+		return w.file(p, h.Size, h.Mode&0o111 != 0, r)
+	case tar.TypeLink:
+		return refuse(p, "it is a hard link: only files and directories are taken")
+	case tar.TypeSymlink:
+		return refuse(p, "it is a symbolic link: only files and directories are taken")
+	}
+	return refuse(p, "entry type %q is not taken: only files and directories are", h.Typeflag)
+}
+
+// budgetReader refuses to read on once left bytes have come.
+type budgetReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *budgetReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, refuse("", "it expands too far for its packed size")
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}

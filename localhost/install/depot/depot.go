@@ -1,0 +1,191 @@
+package depot
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/rs/zerolog"
+)
+
+// Directories of a depot.
+const (
+	Connectors = "connectors" // connectors/KEY/VERSION/…
+	Runtimes   = "runtimes"   // runtimes/NAME/VERSION/…
+	Cache      = "cache"      // npm's own
+	stagingDir = "staging"    // staging/RANDOM and staging/RANDOM.lock
+	locksDir   = "locks"
+)
+
+// Depot is one directory of versions. Its methods may be called from any goroutine,
+// and several processes may share the directory.
+type Depot struct {
+	dir  string
+	log  zerolog.Logger
+	root *os.Root
+}
+
+// Open opens the depot in dir, absolute, made with mode 0700 if absent, and takes
+// away what dead processes left behind in it: unfinished work, and what was replaced
+// or removed and no process holds any more. The caller must Close it.
+func Open(dir string, log zerolog.Logger) (*Depot, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, errors.New("open depot: the directory must be absolute")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open depot: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open depot: %w", err)
+	}
+	d := &Depot{dir: dir, log: log, root: root}
+	for _, sub := range []string{Connectors, Runtimes, Cache, stagingDir, locksDir} {
+		if err := root.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, errors.Join(fmt.Errorf("open depot: %w", err), root.Close())
+		}
+	}
+	d.sweep()
+	return d, nil
+}
+
+// Close lets go of the directory. Locks stay held until they are closed.
+func (d *Depot) Close() error { return d.root.Close() }
+
+// Path is the absolute path of a slash-separated relative one.
+func (d *Depot) Path(rel ...string) string {
+	return filepath.Join(d.dir, filepath.FromSlash(path.Join(rel...)))
+}
+
+// sweep removes orphans. It never waits and never fails: what it cannot have now is
+// left for the next time.
+func (d *Depot) sweep() {
+	if err := d.sweepStaging(); err != nil && !errors.Is(err, filelock.ErrHeld) {
+		d.log.Warn().Err(err).Msg("store-sweep-staging")
+	}
+	for _, kind := range []string{Connectors, Runtimes} {
+		for _, owner := range d.List(kind) {
+			l, err := filelock.Try(d.lockPath(kind, owner))
+			if err != nil {
+				continue
+			}
+			for _, version := range d.List(path.Join(kind, owner)) {
+				if err := d.Slot(kind, owner, version).sweep(); err != nil {
+					d.log.Warn().Err(err).Msg("store-sweep")
+				}
+			}
+			d.DropIfEmpty(path.Join(kind, owner))
+			_ = l.Close()
+		}
+	}
+}
+
+// List names the directories in one of ours, hidden ones left out.
+func (d *Depot) List(rel string) []string {
+	var out []string
+	entries, err := fs.ReadDir(d.root.FS(), rel)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// DropIfEmpty removes a directory of ours if nothing is in it.
+func (d *Depot) DropIfEmpty(rel string) { _ = d.root.Remove(rel) }
+
+func (d *Depot) lockPath(kind, owner string) string {
+	return d.Path(locksDir, kind+"-"+owner)
+}
+
+// Lock takes the lock of one Connector or runtime.
+func (d *Depot) Lock(ctx context.Context, kind, owner string) (*filelock.Lock, error) {
+	return filelock.Exclusive(ctx, d.lockPath(kind, owner))
+}
+
+// Staging is a private directory for one transaction.
+type Staging struct {
+	d    *Depot
+	rel  string
+	lock *filelock.Lock
+}
+
+// Stage makes one; the caller must Drop it. Its lock tells other processes that it is in use; the lock of
+// all staging orders that against a sweep.
+func (d *Depot) Stage(ctx context.Context) (*Staging, error) {
+	all, err := filelock.Exclusive(ctx, d.lockPath(stagingDir, "all"))
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	rel := path.Join(stagingDir, random())
+	l, err := filelock.Try(d.Path(rel + ".lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := d.root.Mkdir(rel, 0o700); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Staging{d, rel, l}, nil
+}
+
+// Path is an absolute path in the staging directory.
+func (g *Staging) Path(rel ...string) string { return g.d.Path(append([]string{g.rel}, rel...)...) }
+
+// Remove takes away something in the staging directory.
+func (g *Staging) Remove(rel string) error { return artifact.Remove(g.d.root, path.Join(g.rel, rel)) }
+
+// Drop removes what is left of it.
+func (g *Staging) Drop() {
+	err := artifact.Remove(g.d.root, g.rel)
+	err = errors.Join(err, g.d.root.Remove(g.rel+".lock"), g.lock.Close())
+	if err != nil {
+		g.d.log.Warn().Err(err).Msg("store-drop-staging")
+	}
+}
+
+func (d *Depot) sweepStaging() error {
+	all, err := filelock.Try(d.lockPath(stagingDir, "all"))
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	entries, err := fs.ReadDir(d.root.FS(), stagingDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rel := path.Join(stagingDir, strings.TrimSuffix(e.Name(), ".lock"))
+		l, err := filelock.Try(d.Path(rel + ".lock"))
+		if errors.Is(err, filelock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = errors.Join(artifact.Remove(d.root, rel), d.root.Remove(rel+".lock"), l.Close())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func random() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,198 @@
+package depot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
+	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/lendcli/lend/localhost/internal/strictjson"
+)
+
+// ErrNotInstalled: nothing is current in a slot.
+var ErrNotInstalled = errors.New("not installed")
+
+const (
+	receiptFile = "receipt.json"
+	useFile     = "use.lock"
+	maxReceipt  = 64 << 10
+
+	// receiptFormat is the version of receipts. Others are refused.
+	receiptFormat = 1
+)
+
+// Receipt says what is current in a slot. It is never an authenticity root: what it
+// says is compared with what is hashed.
+type Receipt struct {
+	Format    int    `json:"format"`
+	Directory string `json:"directory"` // beside the receipt
+	Name      string `json:"name"`      // connector key or runtime name
+	Version   string `json:"version"`
+
+	ReleaseDigest  string `json:"release_digest,omitempty"`
+	ContractHash   string `json:"contract_hash,omitempty"`
+	ArtifactDigest string `json:"artifact_digest,omitempty"`
+	PackageDigest  string `json:"package_digest,omitempty"`
+	Script         string `json:"script,omitempty"` // in the package tree
+	HasScripts     bool   `json:"has_scripts,omitempty"`
+
+	// Runtime is what the release runs on; of a runtime's own receipt, itself.
+	Runtime *Runtime `json:"runtime,omitempty"`
+}
+
+// Runtime names one interpreter exactly. It is comparable.
+type Runtime struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"`           // of its tree
+	Exec    string `json:"exec"`             // in its tree
+	Target  string `json:"target,omitempty"` // "linux-x64"
+}
+
+// Slot is the place of one version: a receipt that names the current directory
+// beside it, and perhaps directories that were current before.
+type Slot struct {
+	d   *Depot
+	rel string
+}
+
+// Slot is the place of one version of one Connector or runtime.
+func (d *Depot) Slot(kind, owner, version string) Slot {
+	return Slot{d, path.Join(kind, owner, version)}
+}
+
+// Read returns the receipt, or an error that matches ErrNotInstalled.
+func (sl Slot) Read() (Receipt, error) {
+	b, err := atomicfile.Read(sl.d.Path(sl.rel, receiptFile), maxReceipt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Receipt{}, ErrNotInstalled
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	var r Receipt
+	if err := strictjson.Decode(b, maxReceipt, &r); err != nil {
+		return Receipt{}, fmt.Errorf("read receipt: %w", err)
+	}
+	if r.Format != receiptFormat {
+		return Receipt{}, fmt.Errorf("read receipt: format %d is not known: it was written by another version of lend", r.Format)
+	}
+	if path.Join(r.Name, r.Version) != sl.Name() || r.Directory == "" || strings.ContainsAny(r.Directory, `/\.`) {
+		return Receipt{}, errors.New("read receipt: it belongs to something else")
+	}
+	return r, nil
+}
+
+// Publish makes the staged directory current and everything durable. Until the
+// receipt is renamed into place the previous one holds; a crash in between leaves an
+// orphan. The lock of the owner is held.
+func (sl Slot) Publish(g *Staging, r Receipt) error {
+	r.Format, r.Directory = receiptFormat, random()
+	if err := sl.d.root.MkdirAll(sl.rel, 0o700); err != nil {
+		return err
+	}
+	if err := sl.d.root.Rename(g.rel, path.Join(sl.rel, r.Directory)); err != nil {
+		return err
+	}
+	for dir := sl.rel; dir != "."; dir = path.Dir(dir) {
+		if err := atomicfile.SyncDir(sl.d.Path(dir)); err != nil {
+			return err
+		}
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(sl.d.Path(sl.rel, receiptFile), append(b, '\n')); err != nil {
+		return err
+	}
+	if err := sl.sweep(); err != nil {
+		sl.d.log.Warn().Err(err).Msg("store-sweep")
+	}
+	return nil
+}
+
+// Retire makes nothing current. The lock of the owner is held.
+func (sl Slot) Retire() error {
+	if err := sl.d.root.Remove(path.Join(sl.rel, receiptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := atomicfile.SyncDir(sl.d.Path(sl.rel)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return sl.sweep()
+}
+
+// Name says which slot it is: "KEY/VERSION".
+func (sl Slot) Name() string {
+	return path.Join(path.Base(path.Dir(sl.rel)), path.Base(sl.rel))
+}
+
+// Tree is the absolute path of something in the directory that r names.
+func (sl Slot) Tree(r Receipt, rel ...string) string {
+	return sl.d.Path(append([]string{sl.rel, r.Directory}, rel...)...)
+}
+
+// sweep removes the directories that are not current and that nobody uses, and the
+// slot itself if nothing is left. The lock of the owner is held.
+func (sl Slot) sweep() error {
+	current, err := sl.Read()
+	if err != nil && !errors.Is(err, ErrNotInstalled) {
+		return err // do not touch what is not understood
+	}
+	for _, dir := range sl.d.List(sl.rel) {
+		if dir == current.Directory {
+			continue
+		}
+		l, err := filelock.Try(sl.d.Path(sl.rel, dir, useFile))
+		if errors.Is(err, filelock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(artifact.Remove(sl.d.root, path.Join(sl.rel, dir)), l.Close()); err != nil {
+			return err
+		}
+	}
+	if current.Directory == "" {
+		sl.d.DropIfEmpty(sl.rel)
+	}
+	return nil
+}
+
+// Use returns the current receipt and a lock that keeps its directory on disk.
+func (sl Slot) Use() (Receipt, *filelock.Lock, error) {
+	for {
+		r, err := sl.Read()
+		if err != nil {
+			return Receipt{}, nil, err
+		}
+		l, err := filelock.TryShared(sl.d.Path(sl.rel, r.Directory, useFile))
+		again, readErr := sl.Read()
+		switch {
+		case readErr != nil:
+			return Receipt{}, nil, errors.Join(readErr, closeIf(l))
+		case again.Directory != r.Directory: // replaced meanwhile
+			if err := closeIf(l); err != nil {
+				return Receipt{}, nil, err
+			}
+		case err != nil:
+			return Receipt{}, nil, err
+		default:
+			return r, l, nil
+		}
+	}
+}
+
+func closeIf(l *filelock.Lock) error {
+	if l == nil {
+		return nil
+	}
+	return l.Close()
+}

@@ -1,0 +1,150 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
+	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Releases lists what is installed, by key and version, without hashing anything. A
+// release that cannot be read is left out, and is part of the error that comes with
+// the others.
+func (s *Store) Releases() ([]Release, error) {
+	var out []Release
+	var errs error
+	for _, key := range s.depot.List(depot.Connectors) {
+		for _, version := range s.depot.List(path.Join(depot.Connectors, key)) {
+			sl := s.depot.Slot(depot.Connectors, key, version)
+			rec, err := sl.Read()
+			if errors.Is(err, ErrNotInstalled) {
+				continue
+			}
+			r, err := s.releaseIf(sl, rec, err)
+			if err != nil {
+				errs = errors.Join(errs, err)
+				continue
+			}
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Release) int {
+		if c := strings.Compare(a.Manifest.Key.String(), b.Manifest.Key.String()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Manifest.Version.String(), b.Manifest.Version.String())
+	})
+	return out, errs
+}
+
+// Release returns one installed release, or ErrNotInstalled.
+func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, error) {
+	sl := s.depot.Slot(depot.Connectors, key.String(), version.String())
+	if key.IsZero() || version.IsZero() {
+		return Release{}, fmt.Errorf("connector: %w", ErrNotInstalled)
+	}
+	rec, err := sl.Read()
+	return s.releaseIf(sl, rec, err)
+}
+
+func (s *Store) releaseIf(sl depot.Slot, rec depot.Receipt, err error) (Release, error) {
+	if err != nil {
+		return Release{}, fmt.Errorf("connector %s: %w", sl.Name(), err)
+	}
+	return s.releaseFrom(sl, rec)
+}
+
+// releaseFrom reads the installed manifest; it must give what the receipt says.
+func (s *Store) releaseFrom(sl depot.Slot, rec depot.Receipt) (Release, error) {
+	b, err := atomicfile.Read(sl.Tree(rec, artifactTree, manifest.FileName), manifest.MaxBytes)
+	if err != nil {
+		return Release{}, tampered(rec.Name, rec.Version, err)
+	}
+	m, err := manifest.Parse(b)
+	if err != nil {
+		return Release{}, tampered(rec.Name, rec.Version, err)
+	}
+	r := Release{Manifest: m, Contract: m.CLI.Contract, HasScripts: rec.HasScripts}
+	if r.Digest, err = manifest.ReleaseDigest(m, rec.ArtifactDigest); err != nil {
+		return Release{}, tampered(rec.Name, rec.Version, err)
+	}
+	if r.ContractHash, err = manifest.ManagedCLIContractHash(r.Contract); err != nil {
+		return Release{}, tampered(rec.Name, rec.Version, err)
+	}
+	if r.Digest != rec.ReleaseDigest || m.Key.String() != rec.Name || m.Version.String() != rec.Version {
+		return Release{}, tampered(rec.Name, rec.Version, errors.New("the manifest is not the one that was installed"))
+	}
+	if rec.Runtime != nil {
+		r.Runtime = rec.Runtime.Name + "@" + rec.Runtime.Version
+	}
+	return r, nil
+}
+
+// Verify hashes every file of an installed release and of its interpreter again.
+// Errors match ErrNotInstalled, ErrTampered, ErrNoRuntime.
+func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.Version) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("verify connector %s: %w", key, err)
+	}
+	sl := s.depot.Slot(depot.Connectors, key.String(), version.String())
+	rec, l, err := sl.Use()
+	if err != nil {
+		return fmt.Errorf("verify connector %s %s: %w", key, version, err)
+	}
+	defer l.Close()
+	if err := s.fullCheck(sl, rec); err != nil {
+		return fmt.Errorf("verify connector: %w", err)
+	}
+	return nil
+}
+
+// fullCheck hashes all that runs for a release.
+func (s *Store) fullCheck(sl depot.Slot, rec depot.Receipt) error {
+	if _, err := s.openTrees(sl, rec); err != nil {
+		return err
+	}
+	if _, err := s.releaseFrom(sl, rec); err != nil {
+		return err
+	}
+	if rec.Runtime == nil {
+		return nil
+	}
+	rsl := s.depot.Slot(depot.Runtimes, rec.Runtime.Name, rec.Runtime.Version)
+	rt, l, err := rsl.Use()
+	if err != nil {
+		return fmt.Errorf("%w: %s %s: %w", ErrNoRuntime, rec.Runtime.Name, rec.Runtime.Version, err)
+	}
+	defer l.Close()
+	if rt.Runtime == nil || *rt.Runtime != *rec.Runtime {
+		return fmt.Errorf("%w: %s %s was replaced: add the Connector again", ErrNoRuntime, rec.Runtime.Name, rec.Runtime.Version)
+	}
+	return s.fullCheckRuntime(rsl, rt)
+}
+
+// openTrees hashes the release's own trees and compares them with the receipt.
+func (s *Store) openTrees(sl depot.Slot, rec depot.Receipt) (trees map[string]*artifact.Snapshot, err error) {
+	trees = make(map[string]*artifact.Snapshot)
+	want := map[string]string{artifactTree: rec.ArtifactDigest}
+	if rec.PackageDigest != "" {
+		want[packageTree] = rec.PackageDigest
+	}
+	for tree, digest := range want {
+		snap, err := artifact.Open(sl.Tree(rec, tree), artifact.ConnectorLimits())
+		if err != nil {
+			return nil, tampered(rec.Name, rec.Version, err)
+		}
+		if snap.Digest() != digest {
+			return nil, tampered(rec.Name, rec.Version, fmt.Errorf("the digest of its %s tree differs", tree))
+		}
+		trees[tree] = snap
+	}
+	return trees, nil
+}

@@ -1,0 +1,156 @@
+package npm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// runTimeout bounds one run of npm; tail bounds what of its output an error shows.
+const (
+	runTimeout = 10 * time.Minute
+	tail       = 2 << 10
+)
+
+// Tool is npm itself: a verified package, run by a verified interpreter. Both must
+// have been verified just before a call. It may be used from any goroutine.
+type Tool struct {
+	Node     string // absolute path of the interpreter
+	CLI      string // absolute path of npm-cli.js
+	Cache    string // absolute path of npm's own cache, shared between runs
+	Registry Registry
+	Runner   Runner
+}
+
+// ProjectFile and LockFile are the names that npm gives them.
+const (
+	ProjectFile = "package.json"
+	LockFile    = "package-lock.json"
+)
+
+// CI installs the tree that lock pins into dir/project/node_modules. dir is an
+// empty private directory; lock was accepted by ParseLock for pkg and version. No
+// lifecycle script runs, and what npm left must pass CheckTree before it is used.
+func (t Tool) CI(ctx context.Context, dir string, lock []byte, pkg, version string) error {
+	bare, err := withoutAddresses(lock)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{ProjectFile: Project(pkg, version), LockFile: bare}
+	if err := t.run(ctx, dir, files, "ci", "--omit=dev", "--no-bin-links"); err != nil {
+		return fmt.Errorf("install %s@%s: %w", pkg, version, err)
+	}
+	return nil
+}
+
+// Resolve asks the registry for the tree of pkg at version and returns its lock, in
+// which no address is recorded. dir is an empty private directory.
+func (t Tool) Resolve(ctx context.Context, dir, pkg, version string) ([]byte, error) {
+	if err := manifest.CheckPackage(pkg, version); err != nil {
+		return nil, fmt.Errorf("resolve package: %w", err)
+	}
+	files := map[string][]byte{ProjectFile: Project(pkg, version)}
+	if err := t.run(ctx, dir, files, "install", "--package-lock-only", "--omit-lockfile-registry-resolved"); err != nil {
+		return nil, fmt.Errorf("resolve %s@%s: %w", pkg, version, err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "project", LockFile))
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s@%s: %w", pkg, version, err)
+	}
+	return b, nil
+}
+
+// Project returns the package.json of a project that depends on pkg at version.
+func Project(pkg, version string) []byte {
+	b, err := json.MarshalIndent(struct {
+		Private      bool              `json:"private"`
+		Dependencies map[string]string `json:"dependencies"`
+	}{true, map[string]string{pkg: version}}, "", "  ")
+	if err != nil {
+		return nil // strings always marshal
+	}
+	return append(b, '\n')
+}
+
+// run lays out dir and runs npm in it. The environment is empty but for private
+// directories, and every setting is a flag, since a flag is what nothing overrides.
+func (t Tool) run(ctx context.Context, dir string, files map[string][]byte, args ...string) error {
+	if t.Runner == nil {
+		return errors.New("npm cannot run here: no runner")
+	}
+	if _, _, err := t.Registry.check(); err != nil {
+		return err
+	}
+	for _, d := range []string{"home", "tmp", "project"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	for _, empty := range []string{"user.npmrc", "global.npmrc"} {
+		if err := os.WriteFile(filepath.Join(dir, empty), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for n, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, "project", n), b, 0o600); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	out, err := t.Runner.Run(ctx, Command{
+		Path: t.Node, Dir: filepath.Join(dir, "project"),
+		Args: append([]string{"node", t.CLI}, append(args, t.flags(dir)...)...),
+		Env: []string{
+			"HOME=" + filepath.Join(dir, "home"), "USERPROFILE=" + filepath.Join(dir, "home"), "PATH=",
+			"TMPDIR=" + filepath.Join(dir, "tmp"), "TMP=" + filepath.Join(dir, "tmp"), "TEMP=" + filepath.Join(dir, "tmp"),
+			"NODE_DISABLE_COMPILE_CACHE=1",
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("npm: %w%s", err, lastWords(out))
+	}
+	return nil
+}
+
+func (t Tool) flags(dir string) []string {
+	f := []string{
+		"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--no-color",
+		"--loglevel=error", "--logs-max=0", "--install-strategy=hoisted", "--engine-strict=false",
+		"--userconfig=" + filepath.Join(dir, "user.npmrc"), "--globalconfig=" + filepath.Join(dir, "global.npmrc"),
+		"--prefix=" + filepath.Join(dir, "project"), "--cache=" + t.Cache, "--registry=" + t.Registry.Base,
+	}
+	if t.Registry.CAFile != "" {
+		f = append(f, "--cafile="+t.Registry.CAFile)
+	}
+	if t.Registry.Proxy != "" {
+		f = append(f, "--proxy="+t.Registry.Proxy, "--https-proxy="+t.Registry.Proxy)
+	}
+	return f
+}
+
+// lastWords shows the end of npm's output on one line.
+func lastWords(out []byte) string {
+	out = bytes.TrimSpace(out)
+	if len(out) == 0 {
+		return ""
+	}
+	if len(out) > tail {
+		out = out[len(out)-tail:]
+	}
+	var shown []byte
+	for line := range bytes.Lines(out) {
+		if line = bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("npm error"))); len(line) > 0 && len(shown) < name.MaxQuoted {
+			shown = append(append(shown, line...), "; "...)
+		}
+	}
+	return ": " + name.Quote(string(bytes.TrimSuffix(shown, []byte("; "))))
+}
