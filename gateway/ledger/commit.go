@@ -1,0 +1,338 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+)
+
+const (
+	// maxWaiting bounds the bytes of refusals and events that wait for a leader.
+	maxWaiting = 1 << 20
+	// maxGroup is when a group takes no further start.
+	maxGroup = 4 << 20
+	// maxUnsynced is when ends and events are made durable without a start.
+	maxUnsynced = 256 << 10
+	// checkpointEvery is the number of records between signed checkpoints.
+	checkpointEvery = 4096
+)
+
+// entry is one record on its way into the file.
+type entry struct {
+	payload []byte
+	op      *operation // nil: a refusal or an event
+	start   bool
+	err     error // why it is not in the file; set before the group is done
+}
+
+// group is what the next leader writes in one go. Ledger.mu guards it until a
+// leader has taken it.
+type group struct {
+	entries []*entry
+	bytes   int
+	durable bool // somebody waits for it on disk
+	sign    bool // … and for a checkpoint
+	waiters int
+	err     error         // for all; set before done is closed
+	done    chan struct{} // closed when the group is written
+	lead    chan struct{} // one token: this group's turn, led by who takes it
+}
+
+// log is the file, as its one writer sees it. Only the leader touches it, but for
+// f.ReadAt, which anybody may call.
+type log struct {
+	f        file
+	size     int64 // of what was written
+	synced   int64 // of what is durable
+	tree     tree
+	signed   uint64 // records covered by the newest checkpoint
+	reserved bool   // the reserve is there
+}
+
+// wish says what a caller of commit waits for.
+type wish uint8
+
+const (
+	written wish = iota // by whoever leads
+	durable
+	signed
+	final // signed, and the last that is ever written
+)
+
+// commit hands over a record, or nil, and waits for what w says; then everything
+// handed over before has that as well. Whoever finds no leader leads: it writes its
+// group, and then passes the turn to somebody who waits for the next.
+func (l *Ledger) commit(en *entry, w wish) error {
+	l.mu.Lock()
+	if err := l.refused(en); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	g := l.join(en, w)
+	l.closed = l.closed || w == final
+	switch {
+	case !l.busy:
+		l.busy = true
+		l.mu.Unlock()
+	case w == written:
+		l.mu.Unlock() // the leader will find it
+		return nil
+	default:
+		g.waiters++
+		l.mu.Unlock()
+		select {
+		case <-g.done:
+			return g.result(en)
+		case <-g.lead:
+		}
+	}
+	l.lead()
+	return g.result(en)
+}
+
+// refused tells why nothing more is taken. It waits while the next group is full.
+// l.mu is held.
+func (l *Ledger) refused(en *entry) error {
+	for l.next != nil && l.next.bytes >= maxGroup && en != nil && en.start {
+		g := l.next
+		l.mu.Unlock()
+		<-g.done // there is a leader, or somebody who will be
+		l.mu.Lock()
+	}
+	err := l.err
+	if l.closed {
+		err = os.ErrClosed
+	}
+	if err != nil && en != nil && en.start {
+		l.views.drop(en.op)
+	}
+	return err
+}
+
+// join adds to the next group. l.mu is held.
+func (l *Ledger) join(en *entry, w wish) *group {
+	if l.next == nil {
+		l.next = &group{done: make(chan struct{}), lead: make(chan struct{}, 1)}
+	}
+	g := l.next
+	if en != nil {
+		g.entries = append(g.entries, en)
+		g.bytes += len(en.payload)
+	}
+	g.durable = g.durable || w >= durable
+	g.sign = g.sign || w >= signed
+	return g
+}
+
+func (g *group) result(en *entry) error {
+	if en != nil && en.err != nil {
+		return en.err
+	}
+	return g.err
+}
+
+// lead writes groups until nobody is waiting, or somebody else can go on.
+func (l *Ledger) lead() {
+	for more := true; more; {
+		g, err := l.takeNext()
+		base, index := l.log.size, l.log.tree.size
+		var kept []*entry
+		if err == nil {
+			kept, err = l.write(g)
+		}
+		g.err = err
+		more = l.publish(g, kept, base, index)
+	}
+}
+
+// takeNext takes the group that is next, with a record of what was dropped before.
+func (l *Ledger) takeNext() (*group, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.next
+	l.next, l.waiting = nil, 0
+	if l.dropped > 0 {
+		facts := map[string]string{"records": strconv.FormatUint(l.dropped, 10)}
+		g.entries = append(g.entries, &entry{payload: encodeEvent(Event{Name: "ledger.dropped", Facts: facts}, l.now())})
+		l.dropped = 0
+	}
+	return g, l.err
+}
+
+// publish puts what was written into the views and lets everybody go who waits
+// for it. It tells whether the leader has to go on.
+func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = g.err
+	}
+	for _, en := range kept {
+		l.enter(en, at, index)
+		at += frameSize(len(en.payload))
+		index++
+	}
+	for _, en := range g.entries {
+		switch {
+		case en.start && en.op.phase == phaseStarting:
+			l.views.drop(en.op)
+		case en.op == nil && en.err != nil:
+			l.dropped++
+		}
+	}
+	if now := l.now(); now.After(l.high) {
+		l.high = now
+	}
+	close(g.done)
+	switch next := l.next; {
+	case next == nil:
+		l.busy = false
+		return false
+	case next.waiters > 0:
+		next.lead <- struct{}{}
+		return false
+	default:
+		return true
+	}
+}
+
+// write puts a group into the file and makes it durable if it has to be. It
+// returns the entries that are in the file. spec: LEDGER-21 to LEDGER-25.
+func (l *Ledger) write(g *group) (kept []*entry, err error) {
+	if kept, err = l.admit(g.entries); err != nil {
+		return nil, err
+	}
+	err = l.append(kept)
+	if noSpace(err) {
+		kept, err = l.writeFull(kept)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	if g.durable || l.log.size-l.log.synced > maxUnsynced {
+		if err := l.log.f.Datasync(); err != nil {
+			return nil, fmt.Errorf("%w: sync: %w", ErrFailed, err)
+		}
+		l.log.synced = l.log.size
+		return kept, l.sign(g.sign)
+	}
+	return kept, nil
+}
+
+// admit refuses starts for whose ends there would be no room, and keeps what is
+// left of the reserve for ends.
+func (l *Ledger) admit(entries []*entry) ([]*entry, error) {
+	starts := slices.ContainsFunc(entries, func(en *entry) bool { return en.start })
+	if starts && !l.log.f.Linked() {
+		return nil, fmt.Errorf("%w: its file was removed or replaced", ErrFailed)
+	}
+	if starts && !l.log.reserved {
+		l.log.reserved = takeReserve(l.dir) == nil
+	}
+	if !l.log.reserved {
+		return without(entries, notEnd), nil
+	}
+	return entries, nil
+}
+
+func notEnd(en *entry) bool { return en.start || en.op == nil }
+
+// writeFull is for a full disk: ends only, in the room that the reserve kept.
+func (l *Ledger) writeFull(entries []*entry) ([]*entry, error) {
+	ends := without(entries, notEnd)
+	if l.log.reserved {
+		l.log.reserved = false
+		if err := giveReserve(l.dir); err != nil {
+			return nil, err
+		}
+	}
+	return ends, l.append(ends)
+}
+
+// without returns the entries that do not match; those that do get ErrFull.
+func without(entries []*entry, match func(*entry) bool) []*entry {
+	var rest []*entry
+	for _, en := range entries {
+		if match(en) {
+			en.err = ErrFull
+		} else {
+			rest = append(rest, en)
+		}
+	}
+	return rest
+}
+
+// append writes frames at the end of the file, all or none.
+func (l *Ledger) append(entries []*entry) error {
+	n := 0
+	for _, en := range entries {
+		n += int(frameSize(len(en.payload)))
+	}
+	if n == 0 {
+		return nil
+	}
+	b, t := make([]byte, 0, n), l.log.tree.clone()
+	for _, en := range entries {
+		b = appendFrame(b, en.payload, t.size, l.log.synced)
+		t.add(en.payload)
+	}
+	if _, err := l.log.f.WriteAt(b, l.log.size); err != nil {
+		if cut := l.log.f.Truncate(l.log.size); cut != nil {
+			return fmt.Errorf("cut off a failed write: %w", errors.New(cut.Error())) // not for a full disk
+		}
+		return fmt.Errorf("write: %w", err)
+	}
+	l.log.size += int64(len(b))
+	l.log.tree = t
+	return nil
+}
+
+// sign replaces the newest checkpoint if it is due, or asked for. It covers
+// durable records only. One that was not asked for and cannot be written is left
+// for the next time: the older one still holds.
+func (l *Ledger) sign(asked bool) error {
+	since := l.log.tree.size - l.log.signed
+	if since == 0 || !asked && since < checkpointEvery {
+		return nil
+	}
+	point, err := signCheckpoint(l.id, &l.log.tree, l.keys.signer)
+	if err == nil {
+		err = writeFile(l.dir, checkpointName, point)
+	}
+	if err == nil {
+		l.log.signed = l.log.tree.size
+	}
+	if asked && err != nil && !noSpace(err) {
+		return fmt.Errorf("%w: checkpoint: %w", ErrFailed, err)
+	}
+	return nil
+}
+
+// note records something that nobody waits for.
+func (l *Ledger) note(payload []byte) error {
+	l.mu.Lock()
+	full := l.waiting+len(payload) > maxWaiting
+	if full {
+		l.dropped++
+	} else {
+		l.waiting += len(payload)
+	}
+	l.mu.Unlock()
+	if full {
+		return nil
+	}
+	return l.commit(&entry{payload: payload}, written)
+}
+
+// Checkpoint makes everything durable that was recorded before and signs size and
+// root of the whole ledger, in C2SP form. Keep it elsewhere: Verify finds any
+// change of what it covers. spec: LEDGER-9, LEDGER-10.
+func (l *Ledger) Checkpoint() ([]byte, error) {
+	err := l.commit(nil, signed)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	return readSmall(l.dir, checkpointName)
+}

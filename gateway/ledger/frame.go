@@ -1,0 +1,236 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// A frame is how a record lies in its file. spec: LEDGER-2.
+//
+//	offset  size  what
+//	0       4     magic "LREC"
+//	4       4     length of the payload, little endian
+//	8       8     index of the record, little endian
+//	16      8     offset up to which this file was durable when the frame was written
+//	24      4     CRC-32C of the 24 bytes before
+//	28      n     payload
+//	28+n    4     CRC-32C of header and payload
+//	32+n    2     "\r\n"
+//
+// It neither begins nor ends with a zero byte, so that a piece of zeros in it
+// tells a write that never reached the disk from one that was damaged there.
+const (
+	frameHead = 28
+	frameTail = 6
+	sector    = 512
+	// maxTorn bounds the bytes that were written and not yet known to be durable.
+	maxTorn = 16 << 20
+)
+
+const frameMagic = "LREC"
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
+
+func appendFrame(b, payload []byte, index uint64, synced int64) []byte {
+	at := len(b)
+	b = append(b, frameMagic...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint64(b, index)
+	b = binary.LittleEndian.AppendUint64(b, uint64(synced))
+	b = binary.LittleEndian.AppendUint32(b, checksum(b[at:]))
+	b = append(b, payload...)
+	b = binary.LittleEndian.AppendUint32(b, checksum(b[at:]))
+	return append(b, '\r', '\n')
+}
+
+func frameSize(payload int) int64 { return int64(frameHead + payload + frameTail) }
+
+type head struct {
+	length int
+	index  uint64
+	synced int64
+}
+
+// parseHead wants frameHead bytes.
+func parseHead(b []byte) (head, bool) {
+	if string(b[:4]) != frameMagic || binary.LittleEndian.Uint32(b[24:]) != checksum(b[:24]) {
+		return head{}, false
+	}
+	h := head{
+		length: int(binary.LittleEndian.Uint32(b[4:])),
+		index:  binary.LittleEndian.Uint64(b[8:]),
+		synced: int64(binary.LittleEndian.Uint64(b[16:])),
+	}
+	return h, h.length > 0 && h.length <= maxRecord && h.synced >= 0
+}
+
+func tailFits(frame []byte) bool {
+	n := len(frame) - frameTail
+	return binary.LittleEndian.Uint32(frame[n:]) == checksum(frame[:n]) && string(frame[n+4:]) == "\r\n"
+}
+
+// damage is where and how a file is not as it was written. It is ErrCorrupt.
+type damage struct {
+	offset int64
+	index  uint64
+	what   string
+}
+
+func (d *damage) Error() string {
+	return fmt.Sprintf("%v: record %d at offset %d: %s", ErrCorrupt, d.index, d.offset, d.what)
+}
+
+func (d *damage) Is(target error) bool { return target == ErrCorrupt }
+
+// errTorn ends a scan at a tail that was written, but was never acknowledged as
+// durable, and did not reach the disk whole.
+var errTorn = errors.New("torn tail")
+
+// scanner reads the frames of a file in order, with one buffer. size is fixed:
+// what is appended meanwhile is not seen.
+type scanner struct {
+	r      io.ReaderAt
+	size   int64
+	off    int64 // of the next frame
+	index  uint64
+	synced int64
+	buf    []byte // of the file from bufOff
+	bufOff int64
+}
+
+type frame struct {
+	head
+	offset  int64
+	payload []byte // valid until the next call
+}
+
+// next returns the next frame; the error is io.EOF at the clean end, errTorn, a
+// *damage, or of the file. After errTorn, off is where the good part ends.
+func (s *scanner) next() (frame, error) {
+	if s.off == s.size {
+		return frame{}, io.EOF
+	}
+	if s.size-s.off < frameHead {
+		return frame{}, errTorn
+	}
+	b, err := s.peek(frameHead)
+	if err != nil {
+		return frame{}, err
+	}
+	h, ok := parseHead(b)
+	switch {
+	case !ok:
+		return frame{}, s.judge(frameHead, "header")
+	case h.index != s.index:
+		return frame{}, s.damage(fmt.Sprintf("it says that it is record %d", h.index))
+	case h.synced < s.synced || h.synced > s.off:
+		return frame{}, s.damage("its durable offset is wrong")
+	case frameSize(h.length) > s.size-s.off:
+		return frame{}, errTorn
+	}
+	n := frameSize(h.length)
+	if b, err = s.peek(int(n)); err != nil {
+		return frame{}, err
+	}
+	if !tailFits(b) {
+		return frame{}, s.judge(n, "checksum")
+	}
+	f := frame{head: h, offset: s.off, payload: b[frameHead : frameHead+h.length]}
+	s.off, s.index, s.synced = s.off+n, s.index+1, h.synced
+	return f, nil
+}
+
+func (s *scanner) damage(what string) error {
+	return &damage{offset: s.off, index: s.index, what: what}
+}
+
+// judge decides about n bytes at off that do not fit. They are torn only if a
+// whole piece of a sector is zero, as for a write that never reached the disk, and
+// if nothing after them was written when they were already durable. spec: LEDGER-13.
+func (s *scanner) judge(n int64, what string) error {
+	rest := s.size - s.off
+	if rest > maxTorn {
+		return s.damage(what)
+	}
+	b, err := s.peek(int(rest))
+	if err != nil {
+		return err
+	}
+	if !zeroPiece(b, s.off, n) || laterProof(b, s.off) {
+		return s.damage(what)
+	}
+	return errTorn
+}
+
+// zeroPiece tells whether any sector that the first n bytes of b touch is zero as
+// far as it lies in b, which begins at off of the file and ends where it ends.
+func zeroPiece(b []byte, off, n int64) bool {
+	for at := int64(0); at < n; {
+		end := min(int64(len(b)), (off+at)/sector*sector+sector-off)
+		piece := b[at:end]
+		if len(piece) > 1 && len(bytes.TrimLeft(piece, "\x00")) == 0 {
+			return true
+		}
+		at = end
+	}
+	return false
+}
+
+// laterProof looks for a frame that was written when off was durable.
+func laterProof(b []byte, off int64) bool {
+	for at := 1; ; at++ {
+		i := bytes.Index(b[at:], []byte(frameMagic))
+		if i < 0 || at+i+frameHead > len(b) {
+			return false
+		}
+		at += i
+		if h, ok := parseHead(b[at:]); ok && h.synced > off {
+			return true
+		}
+	}
+}
+
+const scanBuffer = 256 << 10
+
+// peek returns n bytes at off.
+func (s *scanner) peek(n int) ([]byte, error) {
+	have := s.off - s.bufOff
+	if have >= 0 && have+int64(n) <= int64(len(s.buf)) {
+		return s.buf[have : have+int64(n)], nil
+	}
+	want := int(min(s.size-s.off, int64(max(n, scanBuffer))))
+	if cap(s.buf) < want {
+		s.buf = make([]byte, want)
+	}
+	s.buf, s.bufOff = s.buf[:want], s.off
+	if _, err := s.r.ReadAt(s.buf, s.off); err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	return s.buf[:n], nil
+}
+
+// readFrame returns the payload of the frame at off in memory of its own.
+func readFrame(r io.ReaderAt, off int64) ([]byte, error) {
+	var hb [frameHead]byte
+	if _, err := r.ReadAt(hb[:], off); err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	h, ok := parseHead(hb[:])
+	if !ok {
+		return nil, &damage{offset: off, what: "header"}
+	}
+	b := make([]byte, frameSize(h.length))
+	if _, err := r.ReadAt(b, off); err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	if !tailFits(b) {
+		return nil, &damage{offset: off, index: h.index, what: "checksum"}
+	}
+	return b[frameHead : frameHead+h.length], nil
+}

@@ -1,0 +1,255 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Errors of the ledger; others are of the operating system. A closed ledger says
+// os.ErrClosed.
+var (
+	// ErrCorrupt: the files are not as they were written. The caller starts locked.
+	ErrCorrupt = errors.New("ledger is corrupt")
+	// ErrLost: the directory belonged to a ledger whose records are gone. The
+	// caller starts locked.
+	ErrLost = errors.New("ledger is lost")
+	// ErrLocked: another process has the ledger open.
+	ErrLocked = errors.New("ledger is in use")
+	// ErrFull: the disk is full; nothing was recorded, and a later Start may work.
+	ErrFull = errors.New("no room for the ledger")
+	// ErrFailed: a write or sync failed; no Start works until Open.
+	ErrFailed = errors.New("ledger has failed")
+)
+
+// Config is what Open needs.
+type Config struct {
+	// Dir holds the ledger and nothing else; it is made if it is not there. It is
+	// 0700 and its files are 0600, or Open refuses.
+	Dir string
+	// Now is the wall clock; nil means time.Now.
+	Now func() time.Time
+
+	openFile func(path string, flag int) (file, error) // tests put faults here
+}
+
+// Ledger is an open ledger. It may be used from any goroutine; the caller must
+// Close it.
+type Ledger struct {
+	dir      string
+	now      func() time.Time
+	unlock   func() error
+	keys     keys
+	id       [16]byte
+	birth    time.Time
+	recovery Recovery
+
+	log *log // owned by the leader of the group commit
+
+	mu     sync.Mutex // guards all below
+	views  views
+	next   *group
+	busy   bool // a leader is at work
+	closed bool
+	err    error // why nothing is written any more
+	high   time.Time
+	// events that wait in next, in bytes, and those dropped since the last record
+	// that said so.
+	waiting int
+	dropped uint64
+}
+
+// Recovery says what Open had to do.
+type Recovery struct {
+	Created  bool
+	TornTail int64 // bytes that were cut off, since nobody was told that they are durable
+	Unknown  int   // operations that now are StateUnknown
+	Records  uint64
+}
+
+// Open opens the ledger of a directory, or makes one in an empty directory. It
+// takes the directory for itself: ErrLocked. It reads every record: ErrCorrupt if
+// one is not as it was written, or if the newest checkpoint covers more than there
+// is; ErrLost if the records are gone. spec: LEDGER-12 to LEDGER-16.
+func Open(c Config) (*Ledger, error) {
+	l, err := open(c)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	return l, nil
+}
+
+// Recovery returns what Open had to do.
+func (l *Ledger) Recovery() Recovery { return l.recovery }
+
+// ID names this ledger: random, made with it.
+func (l *Ledger) ID() [16]byte { return l.id }
+
+// Birth is when the ledger was made. A lease issued before it may have been used
+// without a trace, so the gateway refuses it.
+func (l *Ledger) Birth() time.Time { return l.birth }
+
+// High is the greatest time of any record: a wall clock below it was set back.
+func (l *Ledger) High() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.high
+}
+
+// Err returns why no Start works any more, nil while they do.
+func (l *Ledger) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return os.ErrClosed
+	}
+	return l.err
+}
+
+// Digest returns the keyed digest (HMAC-SHA-256) of the parts, each framed by its
+// length. The key is the ledger's own, so that digests say nothing to others.
+func (l *Ledger) Digest(parts ...[]byte) [32]byte { return l.keys.digest(parts) }
+
+// Claim asks for an operation.
+type Claim struct {
+	Key
+	// Digest is the keyed digest of the whole request.
+	Digest [32]byte
+	// Lease and MaxOperations bound the operations under one lease of the issuer;
+	// MaxOperations below 1 allows none.
+	Lease         [16]byte
+	MaxOperations int
+	// Frozen is the grant that the caller decided by: what Frozen returned, or the
+	// proposal for the first use of the invocation. It is not empty.
+	Frozen []byte
+}
+
+// Outcome is the answer of Reserve and Lookup.
+type Outcome struct {
+	State State
+	// Reservation is set with StateNone from Reserve.
+	Reservation *Reservation
+	// Settled is set with StatePending: it is closed once the other request is
+	// decided; then ask again.
+	Settled <-chan struct{}
+	// Start and End are what was recorded: Start with StateRunning and the three
+	// ends, End with those.
+	Start *Start
+	End   *End
+}
+
+// Reserve takes the operation for the caller if it is new (StateNone), in memory
+// until Reservation.Start. The same request again gets what is known of the
+// operation, another one StateConflict. The checks and the taking are one step.
+// spec: LEDGER-17 to LEDGER-20.
+func (l *Ledger) Reserve(c Claim) (Outcome, error) {
+	out, err := l.reserve(c)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("reserve operation: %w", err)
+	}
+	return out, nil
+}
+
+// Lookup returns what is known of an operation, whatever the request was.
+func (l *Ledger) Lookup(k Key) (Outcome, error) {
+	out, err := l.lookup(k)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("look up operation: %w", err)
+	}
+	return out, nil
+}
+
+// Operations counts the operations of one lease of an issuer: those recorded and
+// those reserved.
+func (l *Ledger) Operations(issuer name.PeerID, lease [16]byte) int {
+	h := l.keys.leaseHash(issuer, lease)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int(l.views.operations[h])
+}
+
+// Frozen returns the grant that the first Start of (issuer, invocation, holder)
+// recorded; false if there was none.
+func (l *Ledger) Frozen(issuer name.PeerID, invocation name.InvocationID, holder name.PeerID) ([]byte, bool, error) {
+	h := l.keys.scopeHash(issuer, invocation, holder)
+	l.mu.Lock()
+	at, ok := l.views.frozen[h]
+	l.mu.Unlock()
+	if !ok {
+		return nil, false, nil
+	}
+	s, err := l.readStart(at)
+	if err != nil {
+		return nil, false, fmt.Errorf("read frozen grant: %w", err)
+	}
+	return s.Frozen, true, nil
+}
+
+// Reservation is one operation from Reserve to its end. Exactly one of Release
+// and Start is its next step; after a Start that returned nil, End is the last.
+type Reservation struct {
+	l  *Ledger
+	op *operation
+	// frozen is the grant that holds, as of Reserve.
+	frozen []byte
+}
+
+// Frozen is the grant that holds for the invocation. If it is not the one of the
+// Claim, another first use came before: decide by this one, or Release. The
+// caller must not change it.
+func (r *Reservation) Frozen() []byte { return r.frozen }
+
+// Release gives the operation back: its ID is free again. It does nothing after
+// Start.
+func (r *Reservation) Release() { r.l.release(r.op) }
+
+// Start records the start and returns once that is durable, about 0.14 ms on a
+// good disk; starts at the same moment share the wait. ctx is looked at before
+// the record is handed over, not after. On an error nothing was started: the ID
+// is free again after ErrFull; after ErrFailed the ledger takes no further starts
+// and what Open finds decides. spec: LEDGER-18, LEDGER-21 to LEDGER-23.
+func (r *Reservation) Start(ctx context.Context, s Start) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("record start: %w", err)
+	}
+	if err := r.l.start(r.op, s); err != nil {
+		return fmt.Errorf("record start: %w", err)
+	}
+	return nil
+}
+
+// End records the end of an operation whose Start returned nil; the second call
+// is refused. It is known to Reserve and Lookup at once, and survives the process
+// when End returns; it is made durable by the next Start, Flush or Close. e.At may
+// be zero, which means now.
+func (r *Reservation) End(e End) error {
+	if err := r.l.end(r.op, e); err != nil {
+		return fmt.Errorf("record end: %w", err)
+	}
+	return nil
+}
+
+// Refuse records refusals, without waiting for the disk. What does not fit is
+// dropped and counted in a later record.
+func (l *Ledger) Refuse(r Refusal) error { return l.note(encodeRefusal(r, l.now())) }
+
+// Event records an event, as Refuse does.
+func (l *Ledger) Event(e Event) error { return l.note(encodeEvent(e, l.now())) }
+
+// Flush makes everything durable that was recorded before.
+func (l *Ledger) Flush() error {
+	if err := l.commit(nil, durable); err != nil {
+		return fmt.Errorf("flush ledger: %w", err)
+	}
+	return nil
+}
+
+// Close makes everything durable, signs a checkpoint and lets the directory go.
+// The caller has ended its operations: those that have no end get StateUnknown at
+// the next Open. Further calls return nil.
+func (l *Ledger) Close() error { return l.close() }

@@ -1,0 +1,52 @@
+//go:build unix
+
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func noSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// lockDir takes the directory for this process until unlock is called.
+func lockDir(dir string) (unlock func() error, err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return d.Close, nil
+}
+
+// private wants no access for group and others, and the process's own user.
+func private(info os.FileInfo) error {
+	if m := info.Mode().Perm(); m&0o077 != 0 {
+		return fmt.Errorf("%s has mode %04o: others may not have access", info.Name(), m)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to another user", info.Name())
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
