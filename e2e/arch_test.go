@@ -235,7 +235,9 @@ func TestSpawnsShell(t *testing.T) {
 // budgets that have an ADR of their own; the text names it.
 //
 //nolint:gochecknoglobals // table
-var budgetExceptions = map[string]budget{}
+var budgetExceptions = map[string]budget{
+	"protocol": {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
+}
 
 type budget struct {
 	files, fileLines, codeLines, exported int

@@ -69,13 +69,16 @@ func parseFrame(body []byte) (Frame, *ViolationError) {
 	if ignorable(body) {
 		return nil, nil
 	}
+	if num, _, n := protowire.ConsumeTag(body); n > 0 && num > protowire.Number(TypeExit) {
+		return nil, violation("GREASE-1", "an unknown frame that may not be ignored")
+	}
 	var m lendv1.RunFrame
 	if v := unmarshal(body, &m); v != nil {
 		return nil, v
 	}
 	f, err := fromProto(&m)
 	if err != nil {
-		return nil, &ViolationError{Rule: "FRAME-5", Msg: err.Error()}
+		return nil, asViolation("FRAME-5", err)
 	}
 	if v := check(f); v != nil {
 		return nil, v
@@ -98,6 +101,16 @@ func appendFrame(dst []byte, f Frame) ([]byte, error) {
 		limit = MaxStart
 	}
 	return appendMessage(dst, toProto(f), limit)
+}
+
+// asViolation keeps a violation, and makes one of any other error, whose text is
+// constant or quoted.
+func asViolation(rule string, err error) *ViolationError {
+	var v *ViolationError
+	if errors.As(err, &v) {
+		return v
+	}
+	return violation(rule, err.Error())
 }
 
 func fromProto(m *lendv1.RunFrame) (Frame, error) {
@@ -163,6 +176,9 @@ func toProto(f Frame) *lendv1.RunFrame {
 }
 
 func startFromProto(m *lendv1.Start) (*Start, error) {
+	if len(m.GetArguments()) > MaxArguments {
+		return nil, violation("START-3", "too many arguments")
+	}
 	s := &Start{Lease: m.GetLease(), Stdin: m.GetStdin()}
 	var err error
 	if s.Operation, err = name.ParseOperationID(m.GetOperation()); err != nil {
@@ -176,9 +192,6 @@ func startFromProto(m *lendv1.Start) (*Start, error) {
 	}
 	if s.Command, err = name.ParseCommand(m.GetCommand()); err != nil {
 		return nil, err
-	}
-	if len(m.GetArguments()) > MaxArguments {
-		return nil, errors.New("too many arguments")
 	}
 	if n := len(m.GetArguments()); n > 0 {
 		s.Arguments = make([]string, n)

@@ -315,20 +315,16 @@ func readBlock(r io.Reader, limit int) ([]byte, error) {
 			}
 			return nil, streamError(err)
 		}
-		if head[i] >= 0x80 {
-			continue
-		}
-		length, n := minimalVarint(head[:i+1])
+		length, n, v := frameLength(head[:i+1], limit)
 		switch {
-		case n == 0 || length == 0:
-			return nil, violation("FRAME-1", "an empty frame or a length that is not minimal")
-		case length > uint64(limit):
-			return nil, violation("FRAME-2", "a message that is too long")
+		case v != nil:
+			return nil, v
+		case n > 0:
+			b, err := readGrowing(r, length)
+			return b, streamError(err)
 		}
-		b, err := readGrowing(r, int(length))
-		return b, streamError(err)
 	}
-	return nil, violation("FRAME-2", "a length that is too great")
+	return nil, io.ErrNoProgress // not reached: three bytes are a length or a violation
 }
 
 // readGrowing reads n bytes into a buffer that grows only as they arrive.

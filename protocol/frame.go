@@ -146,7 +146,7 @@ func (r *Reader) admit(f Frame) *ViolationError {
 }
 
 // limit bounds the length of the next frame. spec: FRAME-2
-func (r *Reader) limit() uint64 {
+func (r *Reader) limit() int {
 	switch {
 	case r.state != StateInit:
 		return maxDataBody
@@ -156,25 +156,44 @@ func (r *Reader) limit() uint64 {
 	return MaxFrame
 }
 
+// frameLength reads the length at the beginning of b; n is 0 if more bytes are
+// needed. What it says does not depend on how many bytes follow. spec: FRAME-1,
+// FRAME-2
+func frameLength(b []byte, limit int) (length, n int, v *ViolationError) {
+	for i := range min(len(b), 3) {
+		length |= int(b[i]&0x7f) << (7 * i)
+		if b[i] >= 0x80 {
+			continue
+		}
+		switch {
+		case b[i] == 0:
+			return 0, 0, violation("FRAME-1", "an empty frame or a length that is not minimal")
+		case length > limit:
+			return 0, 0, violation("FRAME-2", "a frame that is too long")
+		}
+		return length, i + 1, nil
+	}
+	if len(b) >= 3 {
+		return 0, 0, violation("FRAME-2", "a length that is too great")
+	}
+	return 0, 0, nil
+}
+
 // next returns the body of the next frame, in the buffer.
 func (r *Reader) next() ([]byte, error) {
 	for {
 		have := r.buf[r.head:r.tail]
-		length, n := minimalVarint(have[:min(len(have), 3)])
+		length, n, v := frameLength(have, r.limit())
 		switch {
-		case n == 0 && len(have) >= 3:
-			return nil, violation("FRAME-2", "a length that is too great or not minimal")
-		case n == 0 && len(have) == 2 && have[1] < 0x80, n == 1 && length == 0:
-			return nil, violation("FRAME-1", "an empty frame or a length that is not minimal")
-		case n > 0 && length > r.limit():
-			return nil, violation("FRAME-2", "a frame that is too long")
-		case n > 0 && len(have)-n >= int(length):
-			r.head += n + int(length)
-			return have[n : n+int(length)], nil
+		case v != nil:
+			return nil, v
+		case n > 0 && len(have)-n >= length:
+			r.head += n + length
+			return have[n : n+length], nil
 		}
 		need := 0
 		if n > 0 {
-			need = n + int(length)
+			need = n + length
 		}
 		if err := r.fill(need); err != nil {
 			return nil, err
