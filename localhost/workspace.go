@@ -78,8 +78,7 @@ func contains(outer, inner string) bool {
 // as the CLI will. What does not exist yet is inside if the way to it is.
 func inside(root *os.Root, args []string, p argv.Path) error {
 	outside := fmt.Errorf("path is outside the workspace: %w", route.ErrInvalid)
-	if p.Index < 0 || p.Index >= len(args) || p.Offset < 0 || p.Offset > len(args[p.Index]) ||
-		!strings.HasPrefix(args[p.Index][p.Offset:], p.Path) {
+	if !stands(args, p) {
 		return fmt.Errorf("path is not where the call says: %w", route.ErrInvalid)
 	}
 	local := filepath.FromSlash(p.Path)
@@ -90,4 +89,13 @@ func inside(root *os.Root, args []string, p argv.Path) error {
 		return outside
 	}
 	return nil
+}
+
+// stands tells whether p is in args where it says, alone or as an item of a list.
+func stands(args []string, p argv.Path) bool {
+	if p.Index < 0 || p.Index >= len(args) || p.Offset < 0 || p.Offset > len(args[p.Index]) {
+		return false
+	}
+	rest, ok := strings.CutPrefix(args[p.Index][p.Offset:], p.Path)
+	return ok && (rest == "" || strings.ContainsAny(rest[:1], ",;:|+ "))
 }

@@ -11,6 +11,9 @@ import (
 // a program made unreadable are opened first.
 func removeTree(parent, leaf string) error {
 	root, err := os.OpenRoot(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
