@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+// fullRun tells whether every external tool is required. A tool that is missing
+// then is a failure.
+func fullRun() bool { return os.Getenv("LEND_TEST_FULL") == "1" }
+
+// binaries builds the programs once for all scripts.
+//
+//nolint:gochecknoglobals // built once
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "lend-e2e-")
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/lend", "./e2e/fx")...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	// The supervisor and the shim are as they ship: without the race detector.
+	cmd = exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(filepath.Separator), "./cmd/lend-shim")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := binaries(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+func binDir(t *testing.T) string {
+	t.Helper()
+	dir, err := binaries()
+	require.NoError(t, err)
+	return dir
+}
+
+func TestScripts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the scripts need Linux")
+	}
+	testscript.Run(t, scriptParams(binDir(t), "testdata/script"))
+}
+
+// TestFullScripts runs the scripts that need tools or registries from outside.
+func TestFullScripts(t *testing.T) {
+	if !fullRun() {
+		t.Skip("needs LEND_TEST_FULL=1: real CLIs and a package registry")
+	}
+	testscript.Run(t, scriptParams(binDir(t), "testdata/full"))
+}
+
+func scriptParams(bin, dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			e.Setenv("BIN", bin)
+			e.Setenv("NO_COLOR", "1")
+			e.Setenv("OWNER", filepath.Join(e.WorkDir, "owner"))
+			e.Setenv("CALLER", filepath.Join(e.WorkDir, "caller"))
+			for _, keep := range []string{"NPM_CONFIG_REGISTRY", "SSL_CERT_FILE"} {
+				if v := os.Getenv(keep); v != "" {
+					e.Setenv(keep, v)
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   cmdExits,
+			"capture": cmdCapture,
+			"expand":  cmdExpand,
+			"serving": cmdServing,
+			"absent":  cmdAbsent,
+			"count":   cmdCount,
+			"flip":    cmdFlip,
+			"repeat":  cmdRepeat,
+			"same":    cmdSame,
+		},
+	}
+}
+
+// exits CODE PROGRAM [ARGS…]: run it and require this exit status.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGS…]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// capture VARIABLE PROGRAM [ARGS…]: set a variable to what it prints.
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: capture VARIABLE PROGRAM [ARGS…]")
+	}
+	ts.Check(ts.Exec(args[1], args[2:]...))
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// expand FILE…: replace ${VARIABLE} in files.
+func cmdExpand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("unsupported: ! expand")
+	}
+	for _, file := range args {
+		path := ts.MkAbs(file)
+		b, err := os.ReadFile(path)
+		ts.Check(err)
+		text := os.Expand(string(b), func(v string) string {
+			if value := ts.Getenv(v); value != "" {
+				return value
+			}
+			return "${" + v + "}"
+		})
+		ts.Check(os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+// serving DIR: wait until the gateway of that LEND_DIR answers.
+func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serving DIR")
+	}
+	dir := ts.MkAbs(args[0])
+	deadline := time.Now().Add(60 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if ts.Exec("lend", "status", "--dir", dir) == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("the gateway of %s does not answer", dir)
+		}
+	}
+}
+
+// absent TEXT FILE…: no file holds the text.
+func cmdAbsent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: absent TEXT FILE…")
+	}
+	for _, file := range args[1:] {
+		if strings.Contains(ts.ReadFile(file), args[0]) {
+			ts.Fatalf("%s holds %q", file, args[0])
+		}
+	}
+}
+
+// count N FILE: the file has N lines; a missing file has none.
+func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: count N FILE")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	b, err := os.ReadFile(ts.MkAbs(args[1]))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		ts.Check(err)
+	}
+	if got := bytes.Count(b, []byte("\n")); got != want {
+		ts.Fatalf("%s has %d lines, want %d", args[1], got, want)
+	}
+}
+
+// flip PATTERN: change one bit in the middle of the one file that matches.
+func cmdFlip(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: flip PATTERN")
+	}
+	found, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(found) != 1 {
+		ts.Fatalf("%s matches %d files, want 1", args[0], len(found))
+	}
+	info, err := os.Stat(found[0])
+	ts.Check(err)
+	ts.Check(os.Chmod(found[0], info.Mode().Perm()|0o200))
+	f, err := os.OpenFile(found[0], os.O_RDWR, 0)
+	ts.Check(err)
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, info.Size()/2)
+	ts.Check(err)
+	b[0] ^= 1
+	_, err = f.WriteAt(b, info.Size()/2)
+	ts.Check(err)
+	ts.Check(f.Close())
+	ts.Check(os.Chmod(found[0], info.Mode().Perm()))
+}
+
+// repeat N TEXT FILE: write the text N times into a file.
+func cmdRepeat(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: repeat N TEXT FILE")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), bytes.Repeat([]byte(args[1]), n), 0o600))
+}
+
+// same FILE FILE: the bytes are equal, whatever they are.
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: same FILE FILE")
+	}
+	equal := ts.ReadFile(args[0]) == ts.ReadFile(args[1])
+	if equal == neg {
+		ts.Fatalf("equal: %v", equal)
+	}
+}
