@@ -153,7 +153,7 @@ func (l *linter) lintGrant(r *rule, g *grant, contract argv.Contract) {
 		_, err = narrowed.Compile(contract)
 	}
 	for _, e := range declarationErrors(err) {
-		l.add(LevelError, l.place(g, e.Path), what+": "+e.Error(), bareHint(e))
+		l.add(LevelError, l.place(g, e.Path), what+": "+e.Error(), "")
 	}
 	if err != nil {
 		return
@@ -189,7 +189,7 @@ func (l *linter) lintNarrowing(g *grant, c argv.Command) bool {
 		}
 		_, err := n.of(c, parameter)
 		for _, e := range declarationErrors(err) {
-			l.add(LevelError, l.doc.Position(locate(n.value, e.Path)), e.Msg, bareHint(e))
+			l.add(LevelError, l.doc.Position(locate(n.value, e.Path)), e.Msg, "")
 			good = false
 		}
 	}

@@ -208,3 +208,17 @@ func readAsked(t testing.TB, data []byte) (out []asked) {
 	require.NotEmpty(t, out)
 	return out
 }
+
+var (
+	someDay   = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	parsePeer = name.ParsePeerID
+)
+
+// head begins the small policies of the tests.
+const head = `policy: 1
+issuers:
+  owner: {id: ` + ownerID + `, connectors: any}
+peers:
+  maria-laptop: ` + mariaID + `
+  build-agent: ` + agentID + `
+`

@@ -194,7 +194,9 @@ func (l *loader) loadDeclaration(n name.Command, node *strict.Node) argv.Command
 		return argv.Command{}
 	}
 	if err := node.Decode(&d); err != nil {
-		l.doc.Add(node, "", "this is not a declaration of a command", "")
+		if l.doc.Err() == nil {
+			l.doc.Add(node, "", "this is not a declaration of a command", "")
+		}
 		return argv.Command{}
 	}
 	c, err := d.Command(n)
@@ -205,15 +207,8 @@ func (l *loader) loadDeclaration(n name.Command, node *strict.Node) argv.Command
 // report puts each *argv.DeclarationError at the node that its path names.
 func (l *loader) report(node *strict.Node, prefix string, err error) {
 	for _, e := range declarationErrors(err) {
-		l.doc.Add(locate(node, strings.TrimPrefix(e.Path, prefix)), strict.RuleMeaning, e.Msg, bareHint(e))
+		l.doc.Add(locate(node, strings.TrimPrefix(e.Path, prefix)), strict.RuleMeaning, e.Msg, "")
 	}
-}
-
-func bareHint(e *argv.DeclarationError) string {
-	if e.Bare {
-		return "give it an enum, a const, a pattern or a kind, or say free_text: true"
-	}
-	return ""
 }
 
 // declarationErrors takes a joined error apart; what is not of the grammar becomes

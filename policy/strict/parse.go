@@ -165,9 +165,24 @@ func (d *Document) syntax(err error) {
 		if t := se.GetToken(); t != nil && t.Position != nil {
 			line, column = t.Position.Line, t.Position.Column
 		}
-		message = strings.ToValidUTF8(se.GetMessage(), "?")
+		message = safe(se.GetMessage())
 	}
-	d.at(line, column, RuleYAML, message, "")
+	hint := ""
+	if lines := strings.SplitN(d.text, "\n", line+1); line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[line-1], " "), "\t") {
+		hint = "indent with spaces, not with tabs"
+	}
+	d.at(line, column, RuleYAML, message, hint)
+}
+
+// safe bounds a message of the YAML parser, which can quote the file.
+func safe(message string) string {
+	runes := []rune(strings.ToValidUTF8(message, "?"))
+	for i, r := range runes {
+		if !unicode.IsPrint(r) {
+			runes[i] = '?'
+		}
+	}
+	return string(runes[:min(len(runes), 200)])
 }
 
 func (d *Document) convert(n ast.Node, depth int) *Node {
@@ -248,7 +263,10 @@ func (d *Document) convertMap(out *Node, n *ast.MappingNode, depth int) {
 		default:
 			seen[key.Text] = key
 		}
-		out.Keys = append(out.Keys, key)
-		out.Values = append(out.Values, d.convert(pair.Value, depth+1))
+		value := d.convert(pair.Value, depth+1)
+		if pair.Value.GetToken().Type == token.ImplicitNullType {
+			value.Line, value.Column = key.Line, key.Column
+		}
+		out.Keys, out.Values = append(out.Keys, key), append(out.Values, value)
 	}
 }

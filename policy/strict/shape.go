@@ -126,10 +126,10 @@ func (s *Shape) expected() string {
 		}
 	}
 	add(s.Fields != nil || s.Map != nil, "a map")
-	add(s.List != nil, "a list")
 	if s.Text != nil {
 		add(true, s.Text.What)
 	}
+	add(s.List != nil, "a list")
 	add(s.Int != nil && !s.Number, "a whole number")
 	add(s.Number, "a number")
 	add(s.Bool, "true or false")
@@ -137,7 +137,7 @@ func (s *Shape) expected() string {
 }
 
 func (d *Document) checkFields(n *Node, s *Shape, what string) {
-	known := make([]string, 0, len(s.Fields))
+	known, meant := make([]string, 0, len(s.Fields)), map[string]bool{}
 	for _, f := range s.Fields {
 		known = append(known, f.Key)
 	}
@@ -151,13 +151,14 @@ func (d *Document) checkFields(n *Node, s *Shape, what string) {
 			if hint == "" {
 				hint = "known are " + strings.Join(known, ", ")
 			}
+			meant[Suggest(k.Text, known)] = true
 			d.Add(k, "", "unknown key "+name.Quote(k.Text)+" in "+what, hint)
 			continue
 		}
 		d.check(n.Values[i], s.Fields[at].Shape, k.Text)
 	}
 	for _, f := range s.Fields {
-		if f.Required && n.Key(f.Key) == nil {
+		if f.Required && n.Key(f.Key) == nil && !meant[f.Key] {
 			d.missing(n, f.Key, what)
 		}
 	}
@@ -207,6 +208,10 @@ func (d *Document) checkInt(n *Node, r *Range, what string) {
 		r = &Range{-exact, exact}
 	}
 	v := n.Integer()
+	if v != r.Min && r.Min == r.Max {
+		d.Add(n, "", fmt.Sprintf("%s must be %d", what, r.Min), "")
+		return
+	}
 	if v < r.Min || v > r.Max || v == 0 && n.Text != "0" {
 		d.Add(n, "", fmt.Sprintf("%s must be a whole number from %d to %d", what, r.Min, r.Max), "")
 	}

@@ -3,7 +3,7 @@ package strict
 // Suggest returns the candidate that is most like s, or "" if none is close
 // enough to be meant.
 func Suggest(s string, candidates []string) string {
-	best, limit := "", min(3, max(1, len(s)/3))
+	best, limit := "", min(3, (len(s)+1)/3)
 	if len(s) > 64 {
 		return ""
 	}
