@@ -75,6 +75,8 @@ func TestReconcileConnections(t *testing.T) {
 	require.Equal(t, "Fake github", d.DisplayName)
 
 	require.NoError(t, work.SetDisabled(true))
+	_, err = r.Start(t.Context(), route.StartRequest{Identity: d.Identity})
+	require.ErrorIs(t, err, route.ErrUnavailable, "at once, before the route is gone")
 	receipts := r.reconciled(t)
 	require.Equal(t, []string{
 		"github@1.0.0 home kept", "github@1.0.0 work disabled", "github@1.0.0 work retired",

@@ -45,10 +45,14 @@ func (h *Host) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection,
 	return c, nil
 }
 
-// refused tells the owner why a start failed. The error holds no argument, no
-// variable's value and no secret.
+// refused says why a start failed: to the owner if it is the owner's affair, else
+// to a developer. The error holds no argument, no value and no secret.
 func (h *Host) refused(id route.Identity, err error) {
-	h.cfg.Log.Warn().Str("connector", id.Connector.String()).Str("version", id.Version.String()).
+	e := h.cfg.Log.Debug()
+	if errors.Is(err, route.ErrUnavailable) {
+		e = h.cfg.Log.Warn()
+	}
+	e.Str("connector", id.Connector.String()).Str("version", id.Version.String()).
 		Str("connection", id.Connection.String()).Err(err).Msg("start refused")
 }
 

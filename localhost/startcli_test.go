@@ -22,6 +22,9 @@ import (
 
 func TestMain(m *testing.M) {
 	process.Main()
+	if len(os.Args) > 2 && os.Args[1] == "fixture" {
+		os.Exit(fixture(os.Args[2:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -60,8 +60,8 @@ func (c *Connection) Config() (Config, error) {
 
 func (c *Connection) configPath() string { return filepath.Join(c.dir, "connection.json") }
 
-// SetDisabled decides whether the connection has routes; the next Reconcile acts
-// on it.
+// SetDisabled decides whether the connection has routes: the next Reconcile acts
+// on it, and Environment refuses at once.
 func (c *Connection) SetDisabled(disabled bool) error {
 	return c.update(func(cfg *Config) error {
 		cfg.Disabled = disabled
@@ -105,6 +105,9 @@ func (c *Connection) UnsetSetting(d Declared, setting string) error {
 
 // update changes the configuration under a lock that other processes respect.
 func (c *Connection) update(change func(*Config) error) error {
+	if err := c.ensure(); err != nil {
+		return fmt.Errorf("change connection settings: %w", err)
+	}
 	lock, err := lockFile(filepath.Join(c.dir, "lock"))
 	if err != nil {
 		return fmt.Errorf("change connection settings: %w", err)

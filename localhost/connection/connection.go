@@ -1,6 +1,9 @@
 package connection
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/lendcli/lend/protocol/name"
@@ -31,9 +34,17 @@ func (c *Connection) State() string { return filepath.Join(c.dir, "state") }
 
 func (c *Connection) secrets() string { return filepath.Join(c.dir, "secrets") }
 
-// ensure makes what is missing of the directories and checks all of them.
+// ensure checks the directories and makes those that are missing; a connection
+// that was removed stays removed.
 func (c *Connection) ensure() error {
-	for _, d := range []string{c.dir, c.Home(), c.Temp(), c.State(), c.secrets()} {
+	err := checkDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("connection %s of %s: %w", c.id, c.key, ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range []string{c.Home(), c.Temp(), c.State(), c.secrets()} {
 		if err := privateDir(d); err != nil {
 			return err
 		}

@@ -159,6 +159,9 @@ func TestRoot(t *testing.T) {
 		require.FileExists(t, kept)
 		require.NoDirExists(t, filepath.Dir(c.Home()))
 		require.ErrorIs(t, r.Remove(c.Connector(), c.ID()), ErrNotFound)
+		_, err := c.Environment(Declared{}, nil, nil)
+		require.ErrorIs(t, err, ErrNotFound, "a removed connection is not made again")
+		require.ErrorIs(t, c.SetDisabled(false), ErrNotFound)
 	})
 }
 

@@ -9,21 +9,22 @@
 //	ROOT/operations/EPOCH/…      private working directories of one live host
 //
 // The environment of a CLI is built from nothing. On every system it holds, in
-// this order of precedence (a later source may set what an earlier one has only
-// where it says so; any other name given twice, ignoring case, is refused):
+// this order (a name given twice, ignoring case, is refused unless the list says
+// that it may be overridden):
 //
 //   - HOME, TMPDIR, XDG_STATE_HOME: directories of the connection; on Windows
 //     also USERPROFILE, TEMP, TMP, APPDATA, LOCALAPPDATA and SYSTEMROOT
 //   - PATH=/dev/null (NUL on Windows), where nothing can be found or put: unset,
 //     the C library would search directories of the system
-//   - LANG=C.UTF-8, TZ=UTC, TERM=dumb, NO_COLOR=1, which settings may override
+//   - LANG=C.UTF-8, TZ=UTC, TERM=dumb, NO_COLOR=1, which later sources may override
+//   - what the installed release needs for its interpreter
 //   - settings: the manifest's defaults, then the owner's NAME=VALUE
 //   - secrets, each under the variable that it is declared with
 //   - variables that parameters of the call set
 //
 // Names that make a loader or an interpreter run or read something else (LD_*,
 // DYLD_*, PATH, HOME, NODE_OPTIONS, …; see Reserved) are refused from every
-// source but the first.
+// source but the host and the release.
 //
 // Secrets are never logged or printed: Secret shows itself as "[secret]", and
 // errors name a secret, never quote one. All types are safe for concurrent use;

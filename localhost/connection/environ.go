@@ -30,8 +30,8 @@ func (e *CallError) Unwrap() error { return e.Err }
 // the package's comment for what it holds. The variables in release are what the
 // installed release needs for its interpreter. The result holds secrets: hand it
 // to the start and to nothing else. A variable of the call that may not be set is
-// a *CallError; other errors are the owner's affair. Nothing is cached: each call
-// reads the files.
+// a *CallError; other errors are the owner's affair, ErrDisabled among them.
+// Nothing is cached: each call reads the files.
 func (c *Connection) Environment(d Declared, release []string, call []argv.Variable) ([]string, error) {
 	if err := c.ensure(); err != nil { // a CLI may have removed its own
 		return nil, err
@@ -39,6 +39,9 @@ func (c *Connection) Environment(d Declared, release []string, call []argv.Varia
 	cfg, err := c.Config()
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Disabled {
+		return nil, ErrDisabled
 	}
 	e := environ{}
 	for variable, value := range c.base() {

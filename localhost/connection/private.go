@@ -12,12 +12,21 @@ import (
 	"github.com/lendcli/lend/localhost/internal/filelock"
 )
 
-// privateDir makes a directory with mode 0700 unless it exists, and refuses one
-// that is a link, that others can use, or that is another user's.
+// privateDir makes a directory with mode 0700 unless it exists, and checks it.
 func privateDir(path string) error {
+	err := checkDir(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	return checkDir(path)
+}
+
+// checkDir refuses a directory that is a link, that others can use, or that is
+// another user's.
+func checkDir(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ var (
 	ErrReserved = errors.New("reserved variable")
 	// ErrConflict: two sources give the same variable.
 	ErrConflict = errors.New("variable is given twice")
+	// ErrDisabled: the owner has disabled the connection.
+	ErrDisabled = errors.New("connection is disabled")
 )
 
 // Default is the name of a Connector's connection unless the owner named one.
@@ -76,6 +78,9 @@ func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
 			continue // not ours: a directory that is being removed, or a stray file
 		}
 		c, err := r.Get(key, id)
+		if errors.Is(err, ErrNotFound) {
+			continue // removed meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -90,11 +95,8 @@ func (r *Root) Get(key name.ConnectorKey, id name.ConnectionID) (*Connection, er
 	if key.IsZero() || id.IsZero() {
 		return nil, fmt.Errorf("open connection: %w", ErrInvalid)
 	}
-	if _, err := os.Lstat(c.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("connection %s of %s: %w", id, key, ErrNotFound)
-	}
 	if err := c.ensure(); err != nil {
-		return nil, fmt.Errorf("open connection %s of %s: %w", id, key, err)
+		return nil, fmt.Errorf("open connection: %w", err)
 	}
 	return c, nil
 }

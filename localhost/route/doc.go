@@ -6,6 +6,18 @@
 // accepts it only if every field equals the current route's. A newer generation
 // fences the pending starts of the older one and closes its processes.
 //
+//	Registry.Commit    candidate becomes current, the old route is fenced and closed
+//	Registry.Remove    the same without a successor; a failed close is kept for Settle
+//	Registry.Resolve   exactly one current route, or ErrNotFound or ErrAmbiguous
+//	Registry.StartCLI  exact identity → a CLIConnection that the route owns
+//	Registry.Watch     all routes, and every change after them
+//
+// Each route has a group that owns its pending starts and running processes. A
+// start that the fence overtakes is cancelled, and a process that comes late is
+// closed before the start returns; so after a successful retirement none lives.
+//
+// Lock order: Registry.mu, group.mu, CLIConnection.mu. Nothing blocks under them.
+//
 // The gateway uses the values of this package and nothing else below localhost:
 // it can name a route, never a path, a secret or a process specification.
 package route
