@@ -6,6 +6,9 @@ import (
 	"os"
 	"slices"
 	"strconv"
+
+	"github.com/lendcli/lend/gateway/ledger/folder"
+	"github.com/lendcli/lend/gateway/ledger/segment"
 )
 
 const (
@@ -43,10 +46,10 @@ type group struct {
 // log is the file, as its one writer sees it. Only the leader touches it, but for
 // f.ReadAt, which anybody may call.
 type log struct {
-	f        file
+	f        folder.File
 	size     int64 // of what was written
 	synced   int64 // of what is durable
-	tree     tree
+	tree     segment.Tree
 	signed   uint64 // records covered by the newest checkpoint
 	reserved bool   // the reserve is there
 }
@@ -137,7 +140,7 @@ func (g *group) result(en *entry) error {
 func (l *Ledger) lead() {
 	for more := true; more; {
 		g, err := l.takeNext()
-		base, index := l.log.size, l.log.tree.size
+		base, index := l.log.size, l.log.tree.Size()
 		var kept []*entry
 		if err == nil {
 			kept, err = l.write(g)
@@ -155,7 +158,7 @@ func (l *Ledger) takeNext() (*group, error) {
 	l.next, l.waiting = nil, 0
 	if l.dropped > 0 {
 		facts := map[string]string{"records": strconv.FormatUint(l.dropped, 10)}
-		g.entries = append(g.entries, &entry{payload: encodeEvent(Event{Name: "ledger.dropped", Facts: facts}, l.now())})
+		g.entries = append(g.entries, &entry{payload: Event{Name: "ledger.dropped", Facts: facts}.Encode(l.now())})
 		l.dropped = 0
 	}
 	return g, l.err
@@ -171,7 +174,7 @@ func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more 
 	}
 	for _, en := range kept {
 		l.enter(en, at, index)
-		at += frameSize(len(en.payload))
+		at += segment.FrameSize(len(en.payload))
 		index++
 	}
 	for _, en := range g.entries {
@@ -205,7 +208,7 @@ func (l *Ledger) write(g *group) (kept []*entry, err error) {
 		return nil, err
 	}
 	err = l.append(kept)
-	if noSpace(err) {
+	if folder.NoSpace(err) {
 		kept, err = l.writeFull(kept)
 	}
 	if err != nil {
@@ -229,7 +232,7 @@ func (l *Ledger) admit(entries []*entry) ([]*entry, error) {
 		return nil, fmt.Errorf("%w: its file was removed or replaced", ErrFailed)
 	}
 	if starts && !l.log.reserved {
-		l.log.reserved = takeReserve(l.dir) == nil
+		l.log.reserved = folder.TakeReserve(l.dir) == nil
 	}
 	if !l.log.reserved {
 		return without(entries, notEnd), nil
@@ -244,7 +247,7 @@ func (l *Ledger) writeFull(entries []*entry) ([]*entry, error) {
 	ends := without(entries, notEnd)
 	if l.log.reserved {
 		l.log.reserved = false
-		if err := giveReserve(l.dir); err != nil {
+		if err := folder.GiveReserve(l.dir); err != nil {
 			return nil, err
 		}
 	}
@@ -268,15 +271,15 @@ func without(entries []*entry, match func(*entry) bool) []*entry {
 func (l *Ledger) append(entries []*entry) error {
 	n := 0
 	for _, en := range entries {
-		n += int(frameSize(len(en.payload)))
+		n += int(segment.FrameSize(len(en.payload)))
 	}
 	if n == 0 {
 		return nil
 	}
-	b, t := make([]byte, 0, n), l.log.tree.clone()
+	b, t := make([]byte, 0, n), l.log.tree.Clone()
 	for _, en := range entries {
-		b = appendFrame(b, en.payload, t.size, l.log.synced)
-		t.add(en.payload)
+		b = segment.AppendFrame(b, en.payload, t.Size(), l.log.synced)
+		t.Add(en.payload)
 	}
 	if _, err := l.log.f.WriteAt(b, l.log.size); err != nil {
 		if cut := l.log.f.Truncate(l.log.size); cut != nil {
@@ -293,18 +296,18 @@ func (l *Ledger) append(entries []*entry) error {
 // durable records only. One that was not asked for and cannot be written is left
 // for the next time: the older one still holds.
 func (l *Ledger) sign(asked bool) error {
-	since := l.log.tree.size - l.log.signed
+	since := l.log.tree.Size() - l.log.signed
 	if since == 0 || !asked && since < checkpointEvery {
 		return nil
 	}
-	point, err := signCheckpoint(l.id, &l.log.tree, l.keys.signer)
+	point, err := segment.SignCheckpoint(l.id, &l.log.tree, l.keys.Signer)
 	if err == nil {
-		err = writeFile(l.dir, checkpointName, point)
+		err = folder.WriteCheckpoint(l.dir, point)
 	}
 	if err == nil {
-		l.log.signed = l.log.tree.size
+		l.log.signed = l.log.tree.Size()
 	}
-	if asked && err != nil && !noSpace(err) {
+	if asked && err != nil && !folder.NoSpace(err) {
 		return fmt.Errorf("%w: checkpoint: %w", ErrFailed, err)
 	}
 	return nil
@@ -334,5 +337,5 @@ func (l *Ledger) Checkpoint() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign checkpoint: %w", err)
 	}
-	return readSmall(l.dir, checkpointName)
+	return folder.ReadCheckpoint(l.dir)
 }

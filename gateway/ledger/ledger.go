@@ -8,19 +8,52 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lendcli/lend/gateway/ledger/folder"
+	"github.com/lendcli/lend/gateway/ledger/record"
+	"github.com/lendcli/lend/gateway/ledger/segment"
 	"github.com/lendcli/lend/protocol/name"
+)
+
+// The records, as package record has them.
+type (
+	// Key names one operation.
+	Key = record.Key
+	// Start is the durable record that precedes a process.
+	Start = record.Start
+	// End is the one end of an operation.
+	End = record.End
+	// Refusal sums up refusals of one kind.
+	Refusal = record.Refusal
+	// Event is anything else that the owner should find in the audit.
+	Event = record.Event
+	// Entry is one record as Walk gives it.
+	Entry = record.Entry
+	// State is what the ledger knows about an operation.
+	State = record.State
+)
+
+// The states. Reserve returns any of them, Lookup none of the last two.
+const (
+	StateNone       = record.StateNone       // never heard of; from Reserve: it is yours now
+	StatePending    = record.StatePending    // reserved by another request that is not decided yet
+	StateRunning    = record.StateRunning    // started, no end yet
+	StateEnded      = record.StateEnded      // ended, with an End
+	StateNotStarted = record.StateNotStarted // recorded, but no process was started; with an End
+	StateUnknown    = record.StateUnknown    // the gateway died meanwhile; it never runs again
+	StateConflict   = record.StateConflict   // the same ID for another request
+	StateExhausted  = record.StateExhausted  // the lease allows no further operation
 )
 
 // Errors of the ledger; others are of the operating system. A closed ledger says
 // os.ErrClosed.
 var (
 	// ErrCorrupt: the files are not as they were written. The caller starts locked.
-	ErrCorrupt = errors.New("ledger is corrupt")
+	ErrCorrupt = segment.ErrCorrupt
 	// ErrLost: the directory belonged to a ledger whose records are gone. The
 	// caller starts locked.
-	ErrLost = errors.New("ledger is lost")
+	ErrLost = folder.ErrLost
 	// ErrLocked: another process has the ledger open.
-	ErrLocked = errors.New("ledger is in use")
+	ErrLocked = folder.ErrLocked
 	// ErrFull: the disk is full; nothing was recorded, and a later Start may work.
 	ErrFull = errors.New("no room for the ledger")
 	// ErrFailed: a write or sync failed; no Start works until Open.
@@ -35,7 +68,7 @@ type Config struct {
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
 
-	openFile func(path string, flag int) (file, error) // tests put faults here
+	openFile func(dir string, flag int) (folder.File, error) // tests put faults here
 }
 
 // Ledger is an open ledger. It may be used from any goroutine; the caller must
@@ -44,7 +77,7 @@ type Ledger struct {
 	dir      string
 	now      func() time.Time
 	unlock   func() error
-	keys     keys
+	keys     folder.Keys
 	id       [16]byte
 	birth    time.Time
 	recovery Recovery
@@ -113,7 +146,7 @@ func (l *Ledger) Err() error {
 
 // Digest returns the keyed digest (HMAC-SHA-256) of the parts, each framed by its
 // length. The key is the ledger's own, so that digests say nothing to others.
-func (l *Ledger) Digest(parts ...[]byte) [32]byte { return l.keys.digest(parts) }
+func (l *Ledger) Digest(parts ...[]byte) [32]byte { return l.keys.Digest(parts) }
 
 // Claim asks for an operation.
 type Claim struct {
@@ -167,7 +200,7 @@ func (l *Ledger) Lookup(k Key) (Outcome, error) {
 // Operations counts the operations of one lease of an issuer: those recorded and
 // those reserved.
 func (l *Ledger) Operations(issuer name.PeerID, lease [16]byte) int {
-	h := l.keys.leaseHash(issuer, lease)
+	h := l.leaseHash(issuer, lease)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int(l.views.operations[h])
@@ -176,7 +209,7 @@ func (l *Ledger) Operations(issuer name.PeerID, lease [16]byte) int {
 // Frozen returns the grant that the first Start of (issuer, invocation, holder)
 // recorded; false if there was none.
 func (l *Ledger) Frozen(issuer name.PeerID, invocation name.InvocationID, holder name.PeerID) ([]byte, bool, error) {
-	h := l.keys.scopeHash(issuer, invocation, holder)
+	h := l.scopeHash(issuer, invocation, holder)
 	l.mu.Lock()
 	at, ok := l.views.frozen[h]
 	l.mu.Unlock()
@@ -236,10 +269,10 @@ func (r *Reservation) End(e End) error {
 
 // Refuse records refusals, without waiting for the disk. What does not fit is
 // dropped and counted in a later record.
-func (l *Ledger) Refuse(r Refusal) error { return l.note(encodeRefusal(r, l.now())) }
+func (l *Ledger) Refuse(r Refusal) error { return l.note(r.Encode(l.now())) }
 
 // Event records an event, as Refuse does.
-func (l *Ledger) Event(e Event) error { return l.note(encodeEvent(e, l.now())) }
+func (l *Ledger) Event(e Event) error { return l.note(e.Encode(l.now())) }
 
 // Flush makes everything durable that was recorded before.
 func (l *Ledger) Flush() error {

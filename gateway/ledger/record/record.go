@@ -1,4 +1,4 @@
-package ledger
+package record
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ const (
 	MaxDetail   = 1 << 10   // End.Detail, Refusal.Detail, each value of an Event
 	MaxFacts    = 32        // facts of an Event
 
-	maxRecord = 1 << 20 // an encoded record
+	MaxRecord = 1 << 20 // an encoded record
 )
 
 // Key names one operation. All fields are set.
@@ -131,14 +131,16 @@ var (
 	errInvalidStart = errors.New("connector, version, command and lease expiry are needed")
 )
 
-func (k Key) check() error {
+// Check wants all fields.
+func (k Key) Check() error {
 	if k.Issuer.IsZero() || k.Invocation.IsZero() || k.Holder.IsZero() || k.Operation.IsZero() {
 		return errInvalidKey
 	}
 	return nil
 }
 
-func (s *Start) check() error {
+// Check wants what Encode needs, within the bounds.
+func (s *Start) Check() error {
 	switch {
 	case s.Connector.IsZero(), s.Version.IsZero(), s.Command.IsZero(), s.LeaseNotAfter.UnixMilli() <= 0:
 		return errInvalidStart
@@ -149,10 +151,11 @@ func (s *Start) check() error {
 	case len(s.Audit) > MaxAudit:
 		return fmt.Errorf("audit detail of more than %d bytes", MaxAudit)
 	}
-	return s.Key.check()
+	return s.Key.Check()
 }
 
-func (e *End) check() error {
+// Check wants what Encode needs, within the bounds.
+func (e *End) Check() error {
 	switch {
 	case e.State != StateEnded && e.State != StateNotStarted && e.State != StateUnknown:
 		return fmt.Errorf("an operation does not end in state %s", e.State)
@@ -166,12 +169,12 @@ func (e *End) check() error {
 	return nil
 }
 
-// clip makes text from elsewhere fit: a record is never lost for its length.
-func clip(s string, size int) string {
+// Clip makes text fit into size bytes: a record is never lost for its length.
+func Clip(s string, size int) string {
 	if len(s) > size {
 		s = s[:size]
 	}
-	return strings.ToValidUTF8(s, "?")[:min(size, len(strings.ToValidUTF8(s, "?")))]
+	return strings.ToValidUTF8(s, "")
 }
 
 func validText(s string, size int) bool { return len(s) <= size && utf8.ValidString(s) }

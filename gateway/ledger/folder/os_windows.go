@@ -1,4 +1,4 @@
-package ledger
+package folder
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func noSpace(err error) bool {
+// NoSpace tells whether an error means that a disk or a quota is full.
+func NoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
 

@@ -1,4 +1,4 @@
-package ledger
+package record
 
 import (
 	"encoding/binary"
@@ -15,13 +15,13 @@ import (
 // The kinds of a record: its first byte. New kinds and new layouts get new
 // numbers; a reader refuses what it does not know. spec: LEDGER-6.
 const (
-	kindSegment    = 1
-	kindStart      = 2
-	kindEnd        = 3
-	kindNotStarted = 4
-	kindUnknown    = 5
-	kindRefusal    = 6
-	kindEvent      = 7
+	KindSegment    = 1
+	KindStart      = 2
+	KindEnd        = 3
+	KindNotStarted = 4
+	KindUnknown    = 5
+	KindRefusal    = 6
+	KindEvent      = 7
 )
 
 var errMalformed = errors.New("malformed record")
@@ -151,43 +151,47 @@ func (d *decoder) end() error {
 	return d.err
 }
 
-// segment is the first record of a file.
-type segment struct {
-	id       [16]byte
-	birth    time.Time
-	first    uint64 // index of this record
-	verifier string // the verifier key of the checkpoints
+// Segment is the first record of a file.
+type Segment struct {
+	ID    [16]byte // of the ledger
+	Birth time.Time
+	First uint64 // index of this record
+	// VerifierKey is the public key of the checkpoints, as package note writes it.
+	VerifierKey string
 }
 
 const formatVersion = 1
 
-func (s *segment) encode(at time.Time) []byte {
+// Encode writes the record of a segment that begins at a moment.
+func (s *Segment) Encode(at time.Time) []byte {
 	e := new(encoder)
-	e.byte(kindSegment)
+	e.byte(KindSegment)
 	e.time(at)
 	e.uint(formatVersion)
-	e.raw(s.id[:])
-	e.time(s.birth)
-	e.uint(s.first)
-	e.string(s.verifier)
+	e.raw(s.ID[:])
+	e.time(s.Birth)
+	e.uint(s.First)
+	e.string(s.VerifierKey)
 	return e.b
 }
 
-func decodeSegment(payload []byte) (segment, error) {
+// DecodeSegment reads the record of a segment.
+func DecodeSegment(payload []byte) (Segment, error) {
 	d := &decoder{b: payload}
 	kind := d.byte()
 	d.time()
 	version := d.uint()
-	s := segment{id: [16]byte(d.raw(16)), birth: d.time(), first: d.uint(), verifier: d.text(256)}
-	if kind != kindSegment || version != formatVersion {
+	s := Segment{ID: [16]byte(d.raw(16)), Birth: d.time(), First: d.uint(), VerifierKey: d.text(256)}
+	if kind != KindSegment || version != formatVersion {
 		d.fail()
 	}
 	return s, d.end()
 }
 
-func (s *Start) encode() []byte {
+// Encode writes the record; Check was nil.
+func (s *Start) Encode() []byte {
 	e := &encoder{b: make([]byte, 0, 512+len(s.Frozen)+len(s.Identity)+len(s.Audit))}
-	e.byte(kindStart)
+	e.byte(KindStart)
 	e.time(s.At)
 	e.fixedPeer(s.Issuer)
 	e.fixedPeer(s.Holder)
@@ -205,52 +209,52 @@ func (s *Start) encode() []byte {
 	return e.b
 }
 
-// startView is what the views need of a Start, without any allocation.
-type startView struct {
-	at                     uint64
-	issuer, holder, lease  []byte
-	digest                 []byte
-	invocation, operation  []byte
-	hasFrozen              bool
-	notAfter               uint64
-	connector, version     []byte
-	command, identity, aud []byte
-	frozen                 []byte
+// StartView is what the views need of a Start: slices of the record, so that a
+// million of them can be read without an allocation.
+type StartView struct {
+	Issuer, Holder, Digest, Lease []byte // raw keys and digests
+	Invocation, Operation         []byte
+	HasFrozen                     bool
+
+	at, notAfter                uint64
+	connector, version, command []byte
+	identity, audit, frozen     []byte
 }
 
-func viewStart(payload []byte) (startView, error) {
+// ViewStart reads a Start without checking its names.
+func ViewStart(payload []byte) (StartView, error) {
 	d := &decoder{b: payload}
-	if d.byte() != kindStart {
+	if d.byte() != KindStart {
 		d.fail()
 	}
-	v := startView{at: d.uint()}
-	v.issuer, v.holder, v.digest, v.lease = d.raw(32), d.raw(32), d.raw(32), d.raw(16)
-	v.invocation, v.operation = d.bytes(name.MaxInvocationID), d.bytes(name.MaxOperationID)
+	v := StartView{at: d.uint()}
+	v.Issuer, v.Holder, v.Digest, v.Lease = d.raw(32), d.raw(32), d.raw(32), d.raw(16)
+	v.Invocation, v.Operation = d.bytes(name.MaxInvocationID), d.bytes(name.MaxOperationID)
 	v.notAfter = d.uint()
 	v.connector, v.version, v.command = d.bytes(name.MaxConnectorKey), d.bytes(name.MaxVersion), d.bytes(name.MaxCommand)
-	v.identity, v.aud, v.frozen = d.bytes(MaxIdentity), d.bytes(MaxAudit), d.bytes(MaxFrozen)
-	v.hasFrozen = len(v.frozen) > 0
+	v.identity, v.audit, v.frozen = d.bytes(MaxIdentity), d.bytes(MaxAudit), d.bytes(MaxFrozen)
+	v.HasFrozen = len(v.frozen) > 0
 	if v.at > maxTime || v.notAfter > maxTime || v.notAfter == 0 {
 		d.fail()
 	}
 	return v, d.end()
 }
 
-// decodeStart returns a Start that shares no memory with payload.
-func decodeStart(payload []byte) (*Start, error) {
-	v, err := viewStart(payload)
+// DecodeStart returns a Start that shares no memory with payload.
+func DecodeStart(payload []byte) (*Start, error) {
+	v, err := ViewStart(payload)
 	if err != nil {
 		return nil, err
 	}
 	d := new(decoder)
 	s := &Start{
-		At: time.UnixMilli(int64(v.at)).UTC(), Digest: [32]byte(v.digest), Lease: [16]byte(v.lease),
+		At: time.UnixMilli(int64(v.at)).UTC(), Digest: [32]byte(v.Digest), Lease: [16]byte(v.Lease),
 		LeaseNotAfter: time.UnixMilli(int64(v.notAfter)).UTC(),
-		Frozen:        slices.Clone(v.frozen), Identity: slices.Clone(v.identity), Audit: slices.Clone(v.aud),
+		Frozen:        slices.Clone(v.frozen), Identity: slices.Clone(v.identity), Audit: slices.Clone(v.audit),
 	}
-	s.Issuer, s.Holder = d.peerFrom(v.issuer), d.peerFrom(v.holder)
-	s.Invocation = checked(d, name.ParseInvocationID, v.invocation)
-	s.Operation = checked(d, name.ParseOperationID, v.operation)
+	s.Issuer, s.Holder = d.peerFrom(v.Issuer), d.peerFrom(v.Holder)
+	s.Invocation = checked(d, name.ParseInvocationID, v.Invocation)
+	s.Operation = checked(d, name.ParseOperationID, v.Operation)
 	s.Connector = checked(d, name.ParseConnectorKey, v.connector)
 	s.Version = checked(d, name.ParseVersion, v.version)
 	s.Command = checked(d, name.ParseCommand, v.command)
@@ -273,9 +277,10 @@ const (
 	flagForced = 2
 )
 
-func (e *End) encode(of uint64) []byte {
+// Encode writes the record for the Start with index of; Check was nil.
+func (e *End) Encode(of uint64) []byte {
 	enc := &encoder{b: make([]byte, 0, 128)}
-	enc.byte(map[State]byte{StateEnded: kindEnd, StateNotStarted: kindNotStarted, StateUnknown: kindUnknown}[e.State])
+	enc.byte(map[State]byte{StateEnded: KindEnd, StateNotStarted: KindNotStarted, StateUnknown: KindUnknown}[e.State])
 	enc.time(e.At)
 	enc.uint(of)
 	enc.string(e.Cause)
@@ -297,15 +302,16 @@ func (e *End) encode(of uint64) []byte {
 	return enc.b
 }
 
-func decodeEnd(payload []byte) (e *End, of uint64, err error) {
+// DecodeEnd returns an End and the index of its Start.
+func DecodeEnd(payload []byte) (e *End, of uint64, err error) {
 	d := &decoder{b: payload}
 	e = new(End)
 	switch d.byte() {
-	case kindEnd:
+	case KindEnd:
 		e.State = StateEnded
-	case kindNotStarted:
+	case KindNotStarted:
 		e.State = StateNotStarted
-	case kindUnknown:
+	case KindUnknown:
 		e.State = StateUnknown
 	default:
 		d.fail()
@@ -326,7 +332,8 @@ func decodeEnd(payload []byte) (e *End, of uint64, err error) {
 	return e, of, nil
 }
 
-func encodeRefusal(r Refusal, now time.Time) []byte {
+// Encode writes the record; it cuts text that is too long.
+func (r Refusal) Encode(now time.Time) []byte {
 	if r.At.IsZero() {
 		r.At = now
 	}
@@ -334,11 +341,11 @@ func encodeRefusal(r Refusal, now time.Time) []byte {
 		r.Since = r.At
 	}
 	e := &encoder{b: make([]byte, 0, 256)}
-	e.byte(kindRefusal)
+	e.byte(KindRefusal)
 	e.time(r.At)
 	e.time(r.Since)
 	e.uint(max(r.Count, 1))
-	e.string(clip(r.Reason, MaxCause))
+	e.string(Clip(r.Reason, MaxCause))
 	e.peer(r.Peer)
 	e.peer(r.Issuer)
 	e.string(r.Invocation.String())
@@ -347,13 +354,13 @@ func encodeRefusal(r Refusal, now time.Time) []byte {
 	e.string(r.Connector.String())
 	e.string(r.Version.String())
 	e.string(r.Command.String())
-	e.string(clip(r.Detail, MaxDetail))
+	e.string(Clip(r.Detail, MaxDetail))
 	return e.b
 }
 
 func decodeRefusal(payload []byte) (*Refusal, error) {
 	d := &decoder{b: payload}
-	if d.byte() != kindRefusal {
+	if d.byte() != KindRefusal {
 		d.fail()
 	}
 	r := &Refusal{At: d.time(), Since: d.time(), Count: d.uint(), Reason: d.text(MaxCause), Peer: d.peer(), Issuer: d.peer()}
@@ -370,17 +377,19 @@ func decodeRefusal(payload []byte) (*Refusal, error) {
 	return r, nil
 }
 
-func encodeEvent(ev Event, now time.Time) []byte {
+// Encode writes the record; it cuts text that is too long, and drops facts above
+// MaxFacts.
+func (ev Event) Encode(now time.Time) []byte {
 	if ev.At.IsZero() {
 		ev.At = now
 	}
 	e := &encoder{b: make([]byte, 0, 256)}
-	e.byte(kindEvent)
+	e.byte(KindEvent)
 	e.time(ev.At)
-	e.string(clip(ev.Name, MaxCause))
+	e.string(Clip(ev.Name, MaxCause))
 	keys := make(map[string]string, len(ev.Facts))
 	for k, v := range ev.Facts {
-		keys[clip(k, MaxCause)] = clip(v, MaxDetail)
+		keys[Clip(k, MaxCause)] = Clip(v, MaxDetail)
 	}
 	sorted := slices.Sorted(maps.Keys(keys))
 	sorted = sorted[:min(len(sorted), MaxFacts)]
@@ -394,7 +403,7 @@ func encodeEvent(ev Event, now time.Time) []byte {
 
 func decodeEvent(payload []byte) (*Event, error) {
 	d := &decoder{b: payload}
-	if d.byte() != kindEvent {
+	if d.byte() != KindEvent {
 		d.fail()
 	}
 	ev := &Event{At: d.time(), Name: d.text(MaxCause)}
@@ -420,31 +429,30 @@ func decodeEvent(payload []byte) (*Event, error) {
 	return ev, nil
 }
 
-// decodeEntry decodes any record, for Walk.
-func decodeEntry(index uint64, payload []byte) (Entry, error) {
+// Decode reads any record, strictly.
+func Decode(index uint64, payload []byte) (Entry, error) {
 	en := Entry{Index: index}
 	var err error
 	if len(payload) == 0 {
 		return en, errMalformed
 	}
 	switch payload[0] {
-	case kindSegment:
-		_, err = decodeSegment(payload)
-		d := &decoder{b: payload[1:]}
-		en.At = d.time()
-	case kindStart:
-		if en.Start, err = decodeStart(payload); err == nil {
+	case KindSegment:
+		_, err = DecodeSegment(payload)
+		en.At = Time(payload)
+	case KindStart:
+		if en.Start, err = DecodeStart(payload); err == nil {
 			en.At = en.Start.At
 		}
-	case kindEnd, kindNotStarted, kindUnknown:
-		if en.End, en.Of, err = decodeEnd(payload); err == nil {
+	case KindEnd, KindNotStarted, KindUnknown:
+		if en.End, en.Of, err = DecodeEnd(payload); err == nil {
 			en.At = en.End.At
 		}
-	case kindRefusal:
+	case KindRefusal:
 		if en.Refusal, err = decodeRefusal(payload); err == nil {
 			en.At = en.Refusal.At
 		}
-	case kindEvent:
+	case KindEvent:
 		if en.Event, err = decodeEvent(payload); err == nil {
 			en.At = en.Event.At
 		}
@@ -452,4 +460,22 @@ func decodeEntry(index uint64, payload []byte) (Entry, error) {
 		err = fmt.Errorf("%w: unknown kind %d", errMalformed, payload[0])
 	}
 	return en, err
+}
+
+// Time is when a record says that it was written; it does not look at the rest.
+func Time(payload []byte) time.Time {
+	if len(payload) == 0 {
+		return time.Time{}
+	}
+	return (&decoder{b: payload[1:]}).time()
+}
+
+// EndOf is the index of the Start that an end belongs to; false if the record is
+// cut. It does not look at the rest.
+func EndOf(payload []byte) (of uint64, ok bool) {
+	d := &decoder{b: payload}
+	d.byte()
+	d.uint()
+	of = d.uint()
+	return of, d.err == nil
 }

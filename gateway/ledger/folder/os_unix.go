@@ -1,6 +1,6 @@
 //go:build unix
 
-package ledger
+package folder
 
 import (
 	"errors"
@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func noSpace(err error) bool {
+// NoSpace tells whether an error means that a disk or a quota is full.
+func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 

@@ -1,4 +1,4 @@
-package ledger
+package segment
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/lendcli/lend/gateway/ledger/record"
 )
 
 // A frame is how a record lies in its file. spec: LEDGER-2.
@@ -37,7 +39,8 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
 
-func appendFrame(b, payload []byte, index uint64, synced int64) []byte {
+// AppendFrame appends the frame of one record to b.
+func AppendFrame(b, payload []byte, index uint64, synced int64) []byte {
 	at := len(b)
 	b = append(b, frameMagic...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
@@ -49,7 +52,8 @@ func appendFrame(b, payload []byte, index uint64, synced int64) []byte {
 	return append(b, '\r', '\n')
 }
 
-func frameSize(payload int) int64 { return int64(frameHead + payload + frameTail) }
+// FrameSize is the size of the frame of a record of n bytes.
+func FrameSize(n int) int64 { return int64(frameHead + n + frameTail) }
 
 type head struct {
 	length int
@@ -67,7 +71,7 @@ func parseHead(b []byte) (head, bool) {
 		index:  binary.LittleEndian.Uint64(b[8:]),
 		synced: int64(binary.LittleEndian.Uint64(b[16:])),
 	}
-	return h, h.length > 0 && h.length <= maxRecord && h.synced >= 0
+	return h, h.length > 0 && h.length <= record.MaxRecord && h.synced >= 0
 }
 
 func tailFits(frame []byte) bool {
@@ -75,85 +79,95 @@ func tailFits(frame []byte) bool {
 	return binary.LittleEndian.Uint32(frame[n:]) == checksum(frame[:n]) && string(frame[n+4:]) == "\r\n"
 }
 
-// damage is where and how a file is not as it was written. It is ErrCorrupt.
-type damage struct {
-	offset int64
-	index  uint64
-	what   string
+// ErrCorrupt is what every Damage is.
+var ErrCorrupt = errors.New("ledger is corrupt")
+
+// Damage is where and how a ledger is not as it was written.
+type Damage struct {
+	Offset int64
+	Index  uint64 // of the record
+	What   string
 }
 
-func (d *damage) Error() string {
-	return fmt.Sprintf("%v: record %d at offset %d: %s", ErrCorrupt, d.index, d.offset, d.what)
+func (d *Damage) Error() string {
+	return fmt.Sprintf("%v: record %d at offset %d: %s", ErrCorrupt, d.Index, d.Offset, d.What)
 }
 
-func (d *damage) Is(target error) bool { return target == ErrCorrupt }
+func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 
-// errTorn ends a scan at a tail that was written, but was never acknowledged as
+// ErrTorn ends a scan at a tail that was written, but was never acknowledged as
 // durable, and did not reach the disk whole.
-var errTorn = errors.New("torn tail")
+var ErrTorn = errors.New("torn tail")
 
-// scanner reads the frames of a file in order, with one buffer. size is fixed:
-// what is appended meanwhile is not seen.
-type scanner struct {
+// Scanner reads the frames of a file in order, with one buffer. It does not see
+// what is appended beyond its size.
+type Scanner struct {
 	r      io.ReaderAt
 	size   int64
-	off    int64 // of the next frame
+	off    int64
 	index  uint64
 	synced int64
 	buf    []byte // of the file from bufOff
 	bufOff int64
 }
 
-type frame struct {
-	head
-	offset  int64
-	payload []byte // valid until the next call
+// Scan returns a Scanner of the first size bytes of a file.
+func Scan(r io.ReaderAt, size int64) *Scanner { return &Scanner{r: r, size: size} }
+
+// Offset is where the next frame begins; after ErrTorn, where the good part ends.
+func (s *Scanner) Offset() int64 { return s.off }
+
+// Frame is one record where it lies.
+type Frame struct {
+	Index   uint64
+	Offset  int64
+	Payload []byte // valid until the next call; not empty
 }
 
-// next returns the next frame; the error is io.EOF at the clean end, errTorn, a
-// *damage, or of the file. After errTorn, off is where the good part ends.
-func (s *scanner) next() (frame, error) {
+// Next returns the next frame; the error is io.EOF at the clean end, ErrTorn, a
+// *Damage, or of the file.
+func (s *Scanner) Next() (Frame, error) {
 	if s.off == s.size {
-		return frame{}, io.EOF
+		return Frame{}, io.EOF
 	}
 	if s.size-s.off < frameHead {
-		return frame{}, errTorn
+		return Frame{}, ErrTorn
 	}
 	b, err := s.peek(frameHead)
 	if err != nil {
-		return frame{}, err
+		return Frame{}, err
 	}
 	h, ok := parseHead(b)
 	switch {
 	case !ok:
-		return frame{}, s.judge(frameHead, "header")
+		return Frame{}, s.judge(frameHead, "header")
 	case h.index != s.index:
-		return frame{}, s.damage(fmt.Sprintf("it says that it is record %d", h.index))
+		return Frame{}, s.damage(fmt.Sprintf("it says that it is record %d", h.index))
 	case h.synced < s.synced || h.synced > s.off:
-		return frame{}, s.damage("its durable offset is wrong")
-	case frameSize(h.length) > s.size-s.off:
-		return frame{}, errTorn
+		return Frame{}, s.damage("its durable offset is wrong")
+	case FrameSize(h.length) > s.size-s.off:
+		return Frame{}, ErrTorn
 	}
-	n := frameSize(h.length)
+	n := FrameSize(h.length)
 	if b, err = s.peek(int(n)); err != nil {
-		return frame{}, err
+		return Frame{}, err
 	}
 	if !tailFits(b) {
-		return frame{}, s.judge(n, "checksum")
+		return Frame{}, s.judge(n, "checksum")
 	}
-	f := frame{head: h, offset: s.off, payload: b[frameHead : frameHead+h.length]}
+	f := Frame{Index: h.index, Offset: s.off, Payload: b[frameHead : frameHead+h.length]}
 	s.off, s.index, s.synced = s.off+n, s.index+1, h.synced
 	return f, nil
 }
 
-func (s *scanner) damage(what string) error {
-	return &damage{offset: s.off, index: s.index, what: what}
+func (s *Scanner) damage(what string) error {
+	return &Damage{Offset: s.off, Index: s.index, What: what}
 }
 
 // judge decides about n bytes at off that do not fit. They are torn only if a
 // whole piece of a sector is zero, as for a write that never reached the disk, and
 // if nothing after them was written when they were already durable. spec: LEDGER-13.
-func (s *scanner) judge(n int64, what string) error {
+func (s *Scanner) judge(n int64, what string) error {
 	rest := s.size - s.off
 	if rest > maxTorn {
 		return s.damage(what)
@@ -165,7 +179,7 @@ func (s *scanner) judge(n int64, what string) error {
 	if !zeroPiece(b, s.off, n) || laterProof(b, s.off) {
 		return s.damage(what)
 	}
-	return errTorn
+	return ErrTorn
 }
 
 // zeroPiece tells whether any sector that the first n bytes of b touch is zero as
@@ -199,7 +213,7 @@ func laterProof(b []byte, off int64) bool {
 const scanBuffer = 256 << 10
 
 // peek returns n bytes at off.
-func (s *scanner) peek(n int) ([]byte, error) {
+func (s *Scanner) peek(n int) ([]byte, error) {
 	have := s.off - s.bufOff
 	if have >= 0 && have+int64(n) <= int64(len(s.buf)) {
 		return s.buf[have : have+int64(n)], nil
@@ -215,22 +229,22 @@ func (s *scanner) peek(n int) ([]byte, error) {
 	return s.buf[:n], nil
 }
 
-// readFrame returns the payload of the frame at off in memory of its own.
-func readFrame(r io.ReaderAt, off int64) ([]byte, error) {
+// ReadFrame returns the record in the frame at off in memory of its own.
+func ReadFrame(r io.ReaderAt, off int64) ([]byte, error) {
 	var hb [frameHead]byte
 	if _, err := r.ReadAt(hb[:], off); err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	h, ok := parseHead(hb[:])
 	if !ok {
-		return nil, &damage{offset: off, what: "header"}
+		return nil, &Damage{Offset: off, What: "header"}
 	}
-	b := make([]byte, frameSize(h.length))
+	b := make([]byte, FrameSize(h.length))
 	if _, err := r.ReadAt(b, off); err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	if !tailFits(b) {
-		return nil, &damage{offset: off, index: h.index, what: "checksum"}
+		return nil, &Damage{Offset: off, Index: h.index, What: "checksum"}
 	}
 	return b[frameHead : frameHead+h.length], nil
 }

@@ -1,0 +1,62 @@
+package folder
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// File is what the ledger needs of its segment; tests put faults behind it.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	// Datasync makes what was written durable.
+	Datasync() error
+	Size() (int64, error)
+	// Linked tells whether the path still names this file.
+	Linked() bool
+	Close() error
+}
+
+type osFile struct {
+	*os.File
+	path string
+}
+
+// system has a method datasync where the operating system has that call.
+type system struct{}
+
+func (f osFile) Datasync() error {
+	if s, ok := any(system{}).(interface{ datasync(f *os.File) error }); ok {
+		return s.datasync(f.File)
+	}
+	return f.Sync()
+}
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f osFile) Linked() bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(f.path)
+	return err == nil && os.SameFile(mine, named)
+}
+
+// Open opens the segment of the ledger in dir with the flag of os.OpenFile.
+func Open(dir string, flag int) (File, error) {
+	path := filepath.Join(dir, segmentName)
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f, path}, nil
+}
