@@ -160,7 +160,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func newRig(t *testing.T, releases ...install.Release) *rig {
+func newRig(t testing.TB, releases ...install.Release) *rig {
 	t.Helper()
 	root, err := connection.Open(filepath.Join(t.TempDir(), "connections"))
 	require.NoError(t, err)
@@ -240,14 +240,14 @@ func (r *rig) account(t *testing.T, key, id string) *connection.Connection {
 	return c
 }
 
-func connectorKey(t *testing.T, s string) name.ConnectorKey {
+func connectorKey(t testing.TB, s string) name.ConnectorKey {
 	t.Helper()
 	k, err := name.ParseConnectorKey(s)
 	require.NoError(t, err)
 	return k
 }
 
-func version(t *testing.T, s string) name.Version {
+func version(t testing.TB, s string) name.Version {
 	t.Helper()
 	v, err := name.ParseVersion(s)
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func connectionID(t *testing.T, s string) name.ConnectionID {
 }
 
 // release describes an installed release; content tells releases apart.
-func release(t *testing.T, key, ver, content string) install.Release {
+func release(t testing.TB, key, ver, content string) install.Release {
 	t.Helper()
 	return install.Release{
 		Manifest: manifest.Manifest{

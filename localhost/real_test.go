@@ -145,7 +145,7 @@ func TestRealProcess(t *testing.T) {
 	require.Equal(t, 2, e.Code, "a private directory is empty")
 	_, e = h.run(t, route.StartRequest{}, "", "write", "left")
 	require.Zero(t, e.Code)
-	left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*"))
+	left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "what a command wrote is dropped")
 }

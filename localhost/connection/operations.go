@@ -17,6 +17,10 @@ const (
 	operationsDir = "operations"
 	lockSuffix    = ".lock"
 	gateFile      = "gate"
+
+	// madeAhead is how many directories wait to be used: making one can take as
+	// long as starting a process (0.8 ms was measured on a large ext4).
+	madeAhead = 4
 )
 
 // Operations makes the private working directories of one live host. Several
@@ -27,8 +31,12 @@ type Operations struct {
 	part string // the name of this host's part
 	lock *filelock.Lock
 	left error // what the sweep could not remove
-	once sync.Once
-	err  error
+
+	ready chan string   // directories made ahead; see fill
+	stop  chan struct{} // closed by Close
+	done  chan struct{} // closed when fill has returned
+	once  sync.Once
+	err   error
 }
 
 // Operations removes the parts of hosts that are no longer alive, with the
@@ -57,7 +65,12 @@ func (r *Root) Operations(part string) (*Operations, error) {
 		_ = lock.Close() // its file goes with the next sweep
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
-	return &Operations{root: root, part: part, lock: lock, left: left}, nil
+	o := &Operations{
+		root: root, part: part, lock: lock, left: left,
+		ready: make(chan string, madeAhead), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	go o.fill()
+	return o, nil
 }
 
 // Left returns why something of dead hosts could not be removed, or nil. It is
@@ -124,13 +137,39 @@ func (r *Root) sweepTemp() error {
 	return errors.Join(errs...)
 }
 
-// Make makes an empty private directory and returns its absolute path.
+// Make returns the absolute path of an empty private directory that nobody else
+// has or had.
 func (o *Operations) Make() (string, error) {
+	select {
+	case dir := <-o.ready:
+		return dir, nil
+	default:
+		return o.mkdir()
+	}
+}
+
+func (o *Operations) mkdir() (string, error) {
 	dir := filepath.Join(o.root, o.part, rand.Text())
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make operation directory: %w", err)
 	}
 	return dir, nil
+}
+
+// fill makes directories ahead until Close. If it cannot, Make says why.
+func (o *Operations) fill() {
+	defer close(o.done)
+	for {
+		dir, err := o.mkdir()
+		if err != nil {
+			return
+		}
+		select {
+		case o.ready <- dir:
+		case <-o.stop:
+			return
+		}
+	}
 }
 
 // Remove deletes a directory that Make made, with everything in it; links are
@@ -154,6 +193,8 @@ func (o *Operations) Close() error {
 }
 
 func (o *Operations) close() error {
+	close(o.stop)
+	<-o.done
 	defer func() { _ = o.lock.Close() }() // closing lets go
 	gate, err := lockFile(filepath.Join(o.root, gateFile))
 	if err != nil {

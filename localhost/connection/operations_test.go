@@ -4,10 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOperations(t *testing.T) {
 	t.Parallel()
@@ -85,6 +89,8 @@ func TestOperations(t *testing.T) {
 		require.NoError(t, err)
 		orphan, err := dead.Make()
 		require.NoError(t, err)
+		close(dead.stop)
+		<-dead.done
 		require.NoError(t, dead.lock.Close(), "as when its process is killed")
 		temp := filepath.Join(c.Temp(), "x")
 		require.NoError(t, os.WriteFile(temp, nil, 0o600))
@@ -105,4 +111,37 @@ func TestOperations(t *testing.T) {
 		require.DirExists(t, c.Temp())
 		require.NoError(t, last.Close())
 	})
+}
+
+// Directories are made ahead and handed out once each, whoever asks.
+func TestOperationsConcurrently(t *testing.T) {
+	t.Parallel()
+	o, err := openRoot(t).Operations("boot-1")
+	require.NoError(t, err)
+	seen := make(chan string, 200)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 25 {
+				dir, err := o.Make()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				seen <- dir
+			}
+		})
+	}
+	wg.Wait()
+	close(seen)
+	all := make(map[string]bool)
+	for dir := range seen {
+		require.False(t, all[dir])
+		all[dir] = true
+		require.DirExists(t, dir)
+	}
+	require.Len(t, all, 200)
+	require.NoError(t, o.Close())
+	_, err = o.mkdir()
+	require.Error(t, err)
 }
