@@ -31,9 +31,11 @@ var arrows = []struct {
 }{
 	{"proto/*", nil, "the generated messages know nothing of ours"},
 	{"protocol/name", nil, "the value types are below everything"},
-	{"protocol/argv", []string{"protocol/name"}, "one grammar below manifest and policy"},
+	{"protocol/argv", []string{"protocol/argv/*", "protocol/name"}, "one grammar below manifest and policy"},
+	{"protocol/argv/*", []string{"protocol/argv/*", "protocol/name"}, "parts of the grammar"},
 	{"protocol", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
 	{"lease", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
+	{"lease/*", []string{"lease", "protocol/name"}, "bytes in, values out"},
 	{"policy", []string{"policy/*", "protocol/name", "protocol/argv"}, "bytes in, values out"},
 	{"policy/*", []string{"policy", "policy/*", "protocol/name", "protocol/argv"}, "parts of the policy"},
 	{"gateway/ledger", []string{"gateway/ledger/*", "protocol/name"}, "a file of records; it decides nothing"},
@@ -78,7 +80,7 @@ var forbidden = []struct {
 //
 //nolint:gochecknoglobals // table
 var pure = struct{ pkgs, not []string }{
-	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "policy"},
+	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
 }
 
@@ -237,7 +239,8 @@ func TestSpawnsShell(t *testing.T) {
 //
 //nolint:gochecknoglobals // table
 var budgetExceptions = map[string]budget{
-	"protocol": {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
+	"protocol":      {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
+	"protocol/argv": {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 }
 
 type budget struct {

@@ -1,6 +1,10 @@
 package argv
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/lendcli/lend/protocol/name"
+)
 
 // reading collects what a caller said, in canonical spelling.
 type reading struct {
@@ -96,7 +100,7 @@ func (g *Grammar) unknownFlag(arg string, i int) *Error {
 	err := &Error{Kind: FaultFlag, Flag: spelled, Index: i}
 	switch {
 	case !strings.HasPrefix(spelled, "--") && (len(spelled) > 2 || attached):
-		err.Kind, err.Flag = FaultCluster, spelled[:2]
+		err.Kind, err.Flag = FaultCluster, spelled[:min(2, len(spelled))]
 		err.Rule = "want one flag an argument, and its value after '=' or in the next"
 		if attached && len(spelled) == 2 {
 			err.Rule = "want the value in the next argument"
@@ -145,7 +149,7 @@ func (r *reading) tail(a string) *Error {
 	case looksFault(a, false) != "":
 		err.Kind = looksFault(a, false)
 	case !r.g.rest.MatchString(a):
-		err.Kind, err.Rule = FaultValue, "want a match of "+quotePattern(rest.Pattern)
+		err.Kind, err.Rule = FaultValue, "want a match of "+name.Quote(rest.Pattern)
 	default:
 		r.rest = append(r.rest, a)
 		return nil

@@ -4,13 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/lendcli/lend/protocol/name"
 )
 
 // render writes what was said in the one canonical spelling, and counts it.
 func (r *reading) render() (Call, *Error) {
-	call := Call{Arguments: slices.Clone(r.g.prefix)}
+	call := Call{Arguments: append(make([]string, 0, len(r.g.prefix)+len(r.said)+len(r.rest)+1), r.g.prefix...)}
 	ended := !r.g.command.EndOfOptions
 	for _, p := range r.g.params {
 		items := r.said[p]
@@ -127,5 +125,3 @@ func itemsRule(least, most int) string {
 	}
 	return "want " + strconv.Itoa(least) + " to " + strconv.Itoa(most)
 }
-
-func quotePattern(p string) string { return name.Quote(p) }

@@ -161,7 +161,7 @@ func (c *Command) checkPlaces(p problems) {
 			stdin++
 			in.in("stdin").addIf(stdin > 1, "there is one standard input")
 		}
-		if q.Position != 0 {
+		if q.Position > 0 {
 			positions = append(positions, q)
 		}
 	}
@@ -195,7 +195,7 @@ func (q *Parameter) check(contract *Contract, c *Command, p problems) {
 	q.checkPlace(contract, p)
 	if q.List != nil {
 		p.in("max_items").addIf(q.List.MaxItems < 1 || q.List.MaxItems > maxItems, "want 1 to %d", maxItems)
-		p.in("min_items").addIf(q.List.MinItems < 0 || q.List.MinItems > q.List.MaxItems, "want 0 to max_items")
+		p.in("min_items").addIf(q.List.MinItems < 0 || q.List.MinItems > max(q.List.MaxItems, 0), "want 0 to max_items")
 		p.addIf(q.Flag == nil && q.Position == 0, "a list is given by a flag or by the last position")
 	}
 	if len(q.Schemas) == 0 {
