@@ -213,9 +213,24 @@ func TestErrorsHideValues(t *testing.T) {
 	  enum: {flag: --enum, enum: [a]}, int: {flag: --int, type: integer}, pat: {flag: --pat, pattern: "[0-9]"},
 	  key: {env: ACME_A, secret: true, const: s3cret}, pos: {position: 1, required: true, kind: path}}}`)
 	for _, args := range [][]string{
-		{"--enum", canary}, {"--enum=" + canary}, {"--int=" + canary}, {"--pat=" + canary}, {"--key", canary}, {"--key=" + canary},
-		{"p", canary}, {"p", "1", canary}, {"--pat=@" + canary}, {"--pat=-" + canary}, {"../" + canary}, {"p", "--unknown=" + canary},
-		{"--" + canary + " x"}, {"-k" + canary}, {"-k=" + canary}, {"p", canary + "\x00"}, {"--pat", canary + "\xff"}, {"--=" + canary},
+		{"--enum", canary},
+		{"--enum=" + canary},
+		{"--int=" + canary},
+		{"--pat=" + canary},
+		{"--key", canary},
+		{"--key=" + canary},
+		{"p", canary},
+		{"p", "1", canary},
+		{"--pat=@" + canary},
+		{"--pat=-" + canary},
+		{"../" + canary},
+		{"p", "--unknown=" + canary},
+		{"--" + canary + " x"},
+		{"-k" + canary},
+		{"-k=" + canary},
+		{"p", canary + "\x00"},
+		{"--pat", canary + "\xff"},
+		{"--=" + canary},
 	} {
 		_, err := g.Parse(args)
 		require.Error(t, err, "%q", args)
