@@ -2,7 +2,6 @@ package operation
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -10,17 +9,17 @@ import (
 	"github.com/lendcli/lend/protocol"
 )
 
-// Errors of Serve.
+// Errors of Serve that leave the stream as it was, to be answered by the caller.
 var (
 	// ErrBusy: another stream is attached and this one may not supplant it.
 	ErrBusy = errors.New("another stream is attached")
 	// ErrSettled: nothing is kept of the operation any more.
 	ErrSettled = errors.New("nothing is kept of the operation")
-	// ErrLost: the stream ended before the caller had acknowledged the end.
-	ErrLost = errors.New("stream lost")
-
-	errUnwanted = errors.New("frame not wanted now")
+	// ErrBeyond: the caller claims to have more output than there was.
+	ErrBeyond = errors.New("attach beyond the output")
 )
+
+var errUnwanted = errors.New("frame not wanted now")
 
 // Stream is what the operation does with the stream of a session besides frames.
 type Stream interface {
@@ -65,7 +64,7 @@ func (a *attachment) fail(code protocol.Code) {
 	})
 }
 
-// Serve attaches s, sends what the caller lacks, and follows its frames until
+// Serve attaches s (or fails with one of the errors above), sends what the caller lacks, and follows its frames until
 // the caller has acknowledged the end (nil), or the stream is gone. It closes or
 // resets the stream, and returns after the last write to it.
 func (o *Operation) Serve(s Session) error {
@@ -103,7 +102,7 @@ func (o *Operation) attach(a *attachment) (*protocol.Accepted, bool, error) {
 	case old != nil && !a.Input:
 		return nil, false, ErrBusy
 	case a.Stdout > o.out[0].end || a.Stderr > o.out[1].end:
-		return nil, false, fmt.Errorf("attach beyond the output: %w", errUnwanted)
+		return nil, false, ErrBeyond
 	case old != nil:
 		defer old.fail(protocol.CodeSupplanted)
 	}
@@ -115,9 +114,13 @@ func (o *Operation) attach(a *attachment) (*protocol.Accepted, bool, error) {
 	o.ackLocked(&o.out[1], a.Stderr)
 	a.next[0] = max(a.Stdout, o.out[0].base)
 	a.next[1] = max(a.Stderr, o.out[1].base)
+	var token []byte
+	if a.Input {
+		token = o.cfg.Token
+	}
 	return &protocol.Accepted{
 		Attached: a.Attached,
-		Token:    o.cfg.Token,
+		Token:    token,
 		Stdin:    o.in.got,
 		Stdout:   a.next[0],
 		Stderr:   a.next[1],
@@ -283,7 +286,7 @@ func (o *Operation) detach(a *attachment, err error) {
 		o.Cancel(CauseViolation)
 	}
 	a.fail(code)
-	a.mu.Lock() // the last write has ended
+	a.mu.Lock()   // the last write has ended
 	a.mu.Unlock() //nolint:staticcheck // waiting is the purpose
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 
 // Budgets of the ladder and of the last frames, where Config names none.
 const (
-	DefaultGrace   = 5 * time.Second // between Terminate and Kill
-	DefaultDrain   = 2 * time.Second // for outputs that something else holds open
+	DefaultGrace   = 5 * time.Second         // between Terminate and Kill
+	DefaultDrain   = 2 * time.Second         // for outputs that something else holds open
 	DefaultExitAck = protocol.ExitAckTimeout // without progress, after Exit was written
 
 	killBudget  = 5 * time.Second  // for the root process to be gone after Kill
@@ -34,6 +34,9 @@ type Config struct {
 	// OnEnd is called once, when the end is known and before it is sent; it must
 	// not block for long. The process and its tree are gone then.
 	OnEnd func(protocol.Exit)
+	// OnDone is called once, after OnEnd or Abandon, when nothing is kept for a
+	// caller any more.
+	OnDone func()
 }
 
 // Operation is one run. All methods are safe for concurrent use.
@@ -129,6 +132,14 @@ func (o *Operation) Totals() (stdin, stdout, stderr uint64) {
 // Abandon ends an operation that never got a process.
 func (o *Operation) Abandon() {
 	o.cancel(CauseInternal)
+	o.settle()
+	o.finished()
+}
+
+func (o *Operation) finished() {
+	if o.cfg.OnDone != nil {
+		o.cfg.OnDone()
+	}
 	close(o.done)
 }
 
@@ -149,14 +160,24 @@ func (o *Operation) Run(p route.Process) {
 		all.Go(o.feed)
 	}
 	go func() {
-		defer close(o.done)
+		defer o.finished()
 		o.supervise()
 		all.Wait()
 	}()
 }
 
+// Shutdown cancels with CauseShutdown and waits for no caller to attach again:
+// once the end is sent, or known while nothing is attached, the operation is done.
+func (o *Operation) Shutdown() {
+	o.Cancel(CauseShutdown)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cfg.Limits.Detached = 0
+	o.detachedLocked()
+}
+
 // Drop forgets what is kept for a caller; an operation that has ended is then
-// done. Shutdown uses it, after Cancel.
+// done.
 func (o *Operation) Drop() { o.settle() }
 
 // supervise follows the process to its end, tells it, and keeps the tail until

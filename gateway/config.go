@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"time"
+
+	"github.com/multiformats/go-multiaddr"
+	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/policy"
+)
+
+// Config is what New needs. It must not be changed after New.
+type Config struct {
+	// Key is the gateway's identity: an Ed25519 private key of 64 bytes.
+	Key ed25519.PrivateKey
+	// Listen are the addresses to listen on: ip4 or ip6, with tcp or quic-v1. All
+	// of them must work. None means that nothing can connect.
+	Listen []multiaddr.Multiaddr
+	// Announce replaces the addresses that peers are told; none means those that
+	// are listened on.
+	Announce []multiaddr.Multiaddr
+	// Policy is the owner's. nil denies everything. Reload swaps it.
+	Policy *policy.Policy
+	// Runtime starts what was admitted. It outlives the Node.
+	Runtime Runtime
+	// Ledger records it. It outlives the Node, which does not close it.
+	Ledger *ledger.Ledger
+	// Revocations is asked at each admission and, while work runs, twice a
+	// second. nil means that everything is revoked.
+	Revocations lease.RevocationChecker
+	// Detached is the grace of an operation whose caller is gone; 0 means 60 s,
+	// less than 0 none.
+	Detached time.Duration
+	// Memory bounds the bytes of output and input that all operations keep
+	// together; 0 means 256 MiB.
+	Memory int64
+	// Log gets structured lines; the zero value is silent.
+	Log zerolog.Logger
+	// Now is the wall clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Defaults and times of the node.
+const (
+	defaultDetached = 60 * time.Second
+	defaultMemory   = 256 << 20
+	sweepEvery      = 500 * time.Millisecond
+	shutdownBudget  = 15 * time.Second
+	evictBudget     = 10 * time.Second // for ends to be told before a peer is cut off
+	startTimeout    = 30 * time.Second // of one process start
+	permitTimeout   = 10 * time.Second // in the queue for it
+	lingerTimeout   = 5 * time.Second  // for a refused caller to read why
+	retryBusy       = 500 * time.Millisecond
+	startsPerCore   = 4
+)
+
+var (
+	errNoKey     = errors.New("no identity key")
+	errNoRuntime = errors.New("no runtime")
+	errNoLedger  = errors.New("no ledger")
+)
+
+func (c *Config) complete() error {
+	switch {
+	case len(c.Key) != ed25519.PrivateKeySize:
+		return errNoKey
+	case c.Runtime == nil:
+		return errNoRuntime
+	case c.Ledger == nil:
+		return errNoLedger
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Detached == 0 {
+		c.Detached = defaultDetached
+	}
+	c.Detached = max(0, c.Detached)
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	return nil
+}

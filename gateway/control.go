@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/argv"
+)
+
+// control serves one request and its reply.
+func (n *Node) control(c *call) error {
+	answer := func(reply protocol.ControlReply, err error) error {
+		if err != nil {
+			reply = n.refused(c, nil, err).Frame()
+		}
+		if err := protocol.WriteControlReply(c, reply); err != nil {
+			c.reset(protocol.CodeInternal)
+			return err
+		}
+		return c.linger()
+	}
+	if c.Conn().Stat().Limited {
+		return answer(nil, &protocol.Refusal{Code: protocol.CodeLimitedLink})
+	}
+	request, err := protocol.ReadControlRequest(c)
+	if err != nil {
+		return answer(nil, err)
+	}
+	switch q := request.(type) {
+	case *protocol.CancelRequest:
+		return answer(n.cancel(c.caller, q))
+	case *protocol.StatusRequest:
+		return answer(n.status(c.caller, q))
+	case *protocol.RevokeRequest:
+		return answer(nil, &protocol.Refusal{Code: protocol.CodeUnsupported})
+	}
+	return answer(nil, &protocol.Refusal{Code: protocol.CodeUnsupported})
+}
+
+// keyOf names an operation of the peer that asks: another holder's does not exist
+// for it.
+func keyOf(c caller, k protocol.OperationKey) ledger.Key {
+	return ledger.Key{Issuer: k.Issuer, Invocation: k.Invocation, Holder: c.holder, Operation: k.Operation}
+}
+
+// cancel stops an operation. With a valid lease, one that has not started yet
+// never will.
+func (n *Node) cancel(c caller, q *protocol.CancelRequest) (protocol.ControlReply, error) {
+	k := keyOf(c, q.OperationKey)
+	if e := n.live.get(k); e != nil {
+		state := protocol.OperationRunning
+		if !e.running() {
+			state = protocol.OperationEnded
+		}
+		e.op.Cancel(operation.CauseCaller)
+		if q.Grace > 0 {
+			e.op.Hurry(q.Grace)
+		}
+		return &protocol.CancelReply{State: state}, nil
+	}
+	o, err := n.ledger.Lookup(k)
+	if err != nil {
+		return nil, err
+	}
+	if o.State != ledger.StateNone {
+		return &protocol.CancelReply{State: wireState(o.State)}, nil
+	}
+	if len(q.Lease) == 0 {
+		return nil, &stateError{ledger.StateNone}
+	}
+	v, err := n.verify(c, q.Lease)
+	if err != nil {
+		return nil, err
+	}
+	if v.Root != k.Issuer || v.Invocation != k.Invocation {
+		return nil, &stateError{ledger.StateNone}
+	}
+	if !n.live.cancelEarly(k, v.NotAfter, n.cfg.Now()) {
+		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy}
+	}
+	if e := n.live.get(k); e != nil { // it came in between
+		e.op.Cancel(operation.CauseCaller)
+	}
+	return &protocol.CancelReply{State: protocol.OperationNotStarted}, nil
+}
+
+func (n *Node) status(c caller, q *protocol.StatusRequest) (protocol.ControlReply, error) {
+	k := keyOf(c, q.OperationKey)
+	if e := n.live.get(k); e != nil {
+		if exit, ended := e.op.Ended(); ended {
+			return &protocol.StatusReply{State: protocol.OperationEnded, Exit: &exit}, nil
+		}
+		return &protocol.StatusReply{State: protocol.OperationRunning}, nil
+	}
+	o, err := n.ledger.Lookup(k)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.State == ledger.StateNone:
+		return nil, &stateError{o.State}
+	case o.State == ledger.StateEnded:
+		exit := exitOf(o.End)
+		return &protocol.StatusReply{State: protocol.OperationEnded, Exit: &exit}, nil
+	}
+	return &protocol.StatusReply{State: wireState(o.State)}, nil
+}
+
+func wireState(s ledger.State) protocol.OperationState {
+	switch s {
+	case ledger.StatePending, ledger.StateRunning:
+		return protocol.OperationRunning
+	case ledger.StateEnded:
+		return protocol.OperationEnded
+	case ledger.StateNotStarted, ledger.StateNone:
+		return protocol.OperationNotStarted
+	case ledger.StateUnknown, ledger.StateConflict, ledger.StateExhausted:
+	}
+	return protocol.OperationOutcomeUnknown
+}
+
+// catalog tells what a lease may run now. It is derived each time and not kept.
+func (n *Node) catalog(c *call) error {
+	refuse := func(err error) error {
+		r := n.refused(c, nil, err)
+		if err := protocol.WriteCatalogRefused(c, r.Frame()); err != nil {
+			c.reset(r.Code)
+			return err
+		}
+		return c.linger()
+	}
+	if c.Conn().Stat().Limited {
+		return refuse(&protocol.Refusal{Code: protocol.CodeLimitedLink})
+	}
+	q, err := protocol.ReadCatalogRequest(c)
+	if err != nil {
+		return refuse(err)
+	}
+	c.read()
+	entries, err := n.entries(c.caller, q.Lease)
+	if err != nil {
+		return refuse(err)
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(protocol.StartTimeout))
+	if err := protocol.WriteCatalog(c, entries); err != nil {
+		c.reset(protocol.CodeInternal)
+		return err
+	}
+	return c.linger()
+}
+
+// entries are the lease's commands that the current policy has, and the frozen
+// grant too, if the invocation has begun.
+func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, err error) {
+	defer func() {
+		if recover() != nil {
+			out, err = nil, &panicError{"catalogue"}
+		}
+	}()
+	v, err := n.verify(c, chain)
+	if err != nil {
+		return nil, err
+	}
+	stored, known, err := n.ledger.Frozen(v.Root, v.Invocation, v.Holder)
+	if err != nil {
+		return nil, err
+	}
+	var frozen []*policy.Surface
+	if known {
+		if frozen, err = n.grants.parse(stored); err != nil {
+			return nil, err
+		}
+	}
+	current := n.policy.Load().Freeze(v.Root, c.holder, n.cfg.Now(), targets(v), n.contracts)
+	if len(current) > 0 {
+		n.peers.proved(c.id)
+	}
+	seen := map[policy.Target]bool{}
+	for _, s := range current {
+		within := s
+		if known {
+			within = sameTarget(frozen, s)
+		}
+		if within == nil || seen[s.Target()] {
+			continue
+		}
+		seen[s.Target()] = true
+		entry, err := n.describe(v, s, within)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, entry)
+	}
+	return out, nil
+}
+
+// sameTarget finds the frozen surface of the same command under the same contract.
+func sameTarget(frozen []*policy.Surface, s *policy.Surface) *policy.Surface {
+	for _, f := range frozen {
+		if f.Target() == s.Target() && f.ContractHash() == s.ContractHash() {
+			return f
+		}
+	}
+	return nil
+}
+
+// describe shows what both surfaces accept.
+func (n *Node) describe(v *lease.Verified, current, frozen *policy.Surface) (protocol.CatalogEntry, error) {
+	t, command := current.Target(), current.Command()
+	grant, err := v.Grant(t.Connector, t.Version, t.Command)
+	if err != nil {
+		return protocol.CatalogEntry{}, err
+	}
+	schema, err := current.InputSchema(grant.Pins)
+	if err != nil {
+		return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
+	}
+	if !bytes.Equal(current.Marshal(), frozen.Marshal()) {
+		older, err := frozen.InputSchema(grant.Pins)
+		if err != nil {
+			return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
+		}
+		both := map[string]any{"type": "object", "allOf": []json.RawMessage{older, schema}}
+		if schema, err = json.Marshal(both); err != nil {
+			return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
+		}
+	}
+	return protocol.CatalogEntry{
+		Connector: t.Connector, Version: t.Version, Command: t.Command,
+		Summary: command.Description, Effect: string(command.Effect), InputSchema: schema,
+		Stdin:  slices.ContainsFunc(command.Parameters, func(p argv.Parameter) bool { return p.Stdin != nil }),
+		Limits: wireLimits(current.Limits(), n.cfg.Detached),
+	}, nil
+}

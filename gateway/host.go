@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/x/rate"
+	"github.com/multiformats/go-multiaddr"
+
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
+)
+
+// Windows of the muxer on TCP. The greatest rate of one stream is the window
+// divided by the round trip; it starts large, since most outputs are short.
+const (
+	muxerInitialWindow = protocol.MinWindow
+	muxerMaxWindow     = 16 << 20
+)
+
+// Bounds of connections. The resource manager's own defaults are for public
+// networks: they would reset a busy peer's streams before admission could answer,
+// and count agents behind one address as one.
+const (
+	connsPerPeer    = 16
+	connsPerAddress = 64
+	connsInAll      = 1024
+	connsPerSecond  = 5 // new ones from one address, sustained
+	streamMemory    = 256 << 10
+)
+
+// newHost builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no
+// NAT probing, no ping, no discovery. It listens on all of listen or fails.
+func newHost(key ed25519.PrivateKey, listen, announce []multiaddr.Multiaddr, limits policy.Limits, gater connmgr.ConnectionGater) (host.Host, error) {
+	id, err := crypto.UnmarshalEd25519PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("read identity: %w", err)
+	}
+	resources, err := newResources(limits)
+	if err != nil {
+		return nil, fmt.Errorf("set resource limits: %w", err)
+	}
+	options := []libp2p.Option{
+		libp2p.Identity(id),
+		libp2p.NoListenAddrs,
+		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.Transport(libp2pquic.NewTransport),
+		libp2p.Security(libp2ptls.ID, libp2ptls.New),
+		libp2p.Security(noise.ID, noise.New),
+		libp2p.Muxer(yamux.ID, newMuxer()),
+		libp2p.ConnectionGater(gater),
+		libp2p.ResourceManager(resources),
+		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
+		libp2p.UserAgent("lend"),
+		libp2p.DisableRelay(),
+		libp2p.ForceReachabilityPrivate(), // no probing
+		libp2p.DisableIdentifyAddressDiscovery(),
+		libp2p.Ping(false),
+		libp2p.DisableMetrics(),
+	}
+	if len(announce) > 0 {
+		options = append(options, libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return announce }))
+	}
+	h, err := libp2p.New(options...)
+	if err != nil {
+		return nil, fmt.Errorf("build host: %w", err)
+	}
+	for _, a := range listen {
+		if err := h.Network().Listen(a); err != nil {
+			_ = h.Close() // the first error is the one to tell
+			return nil, fmt.Errorf("listen on %s: %w", a, err)
+		}
+	}
+	return h, nil
+}
+
+func newMuxer() *yamux.Transport {
+	m := *yamux.DefaultTransport
+	m.InitialStreamWindowSize = muxerInitialWindow
+	m.MaxStreamWindowSize = muxerMaxWindow
+	m.LogOutput = io.Discard
+	return &m
+}
+
+// newResources derives the limits of libp2p from those of the policy, always
+// above them, so that admission answers first, with a code.
+func newResources(l policy.Limits) (network.ResourceManager, error) {
+	perPeer := max(1024, 4*l.OperationsPerPeer)
+	inAll := max(4096, 8*l.Operations)
+	limit := func(streams, conns int) rcmgr.ResourceLimits {
+		return rcmgr.ResourceLimits{
+			Streams: rcmgr.LimitVal(2 * streams), StreamsInbound: rcmgr.LimitVal(streams), StreamsOutbound: rcmgr.LimitVal(streams),
+			Conns: rcmgr.LimitVal(2 * conns), ConnsInbound: rcmgr.LimitVal(conns), ConnsOutbound: rcmgr.LimitVal(conns),
+			FD:     rcmgr.LimitVal(2 * conns),
+			Memory: rcmgr.LimitVal64(int64(streams)*streamMemory + 64<<20),
+		}
+	}
+	open := rcmgr.ResourceLimits{
+		Streams: rcmgr.Unlimited, StreamsInbound: rcmgr.Unlimited, StreamsOutbound: rcmgr.Unlimited,
+		Conns: rcmgr.Unlimited, ConnsInbound: rcmgr.Unlimited, ConnsOutbound: rcmgr.Unlimited,
+		FD: rcmgr.Unlimited, Memory: rcmgr.Unlimited64,
+	}
+	partial := rcmgr.PartialLimitConfig{
+		System:              limit(inAll, connsInAll),
+		Transient:           limit(inAll, connsInAll/4),
+		PeerDefault:         limit(perPeer, connsPerPeer),
+		ProtocolDefault:     open, // by peer and in all is enough
+		ProtocolPeerDefault: open,
+		ServiceDefault:      open,
+		ServicePeerDefault:  open,
+	}
+	address := func(bits, n int) rcmgr.ConnLimitPerSubnet {
+		return rcmgr.ConnLimitPerSubnet{PrefixLength: bits, ConnCount: n}
+	}
+	pace := func(bits, n int) rate.SubnetLimit {
+		return rate.SubnetLimit{PrefixLength: bits, Limit: rate.Limit{RPS: float64(n) * connsPerSecond, Burst: n * connsPerAddress}}
+	}
+	return rcmgr.NewResourceManager(
+		rcmgr.NewFixedLimiter(partial.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16))),
+		rcmgr.WithMetricsDisabled(),
+		rcmgr.WithLimitPerSubnet(
+			[]rcmgr.ConnLimitPerSubnet{address(32, connsPerAddress)},
+			[]rcmgr.ConnLimitPerSubnet{address(56, connsPerAddress), address(48, 4*connsPerAddress)}),
+		rcmgr.WithConnRateLimiters(&rate.Limiter{
+			NetworkPrefixLimits: []rate.PrefixLimit{
+				{Prefix: netip.MustParsePrefix("127.0.0.0/8")}, // no limit
+				{Prefix: netip.MustParsePrefix("::1/128")},
+			},
+			SubnetRateLimiter: rate.SubnetLimiter{
+				IPv4SubnetLimits: []rate.SubnetLimit{pace(32, 1)},
+				IPv6SubnetLimits: []rate.SubnetLimit{pace(56, 1), pace(48, 4)},
+				GracePeriod:      time.Minute,
+			},
+		}),
+	)
+}
+
+// gater admits connections by the policy's word about the peer, before any frame.
+type gater struct{ admit func(peer.ID) bool }
+
+var _ connmgr.ConnectionGater = gater{}
+
+// InterceptPeerDial refuses: a gateway dials nobody.
+func (g gater) InterceptPeerDial(peer.ID) bool { return false }
+
+// InterceptAddrDial refuses likewise.
+func (g gater) InterceptAddrDial(peer.ID, multiaddr.Multiaddr) bool { return false }
+
+// InterceptAccept leaves it to the resource manager, which counts addresses.
+func (g gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
+
+// InterceptSecured asks the policy.
+func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	return g.admit(p)
+}
+
+// InterceptUpgraded has nothing to add.
+func (g gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

@@ -1,0 +1,256 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
+)
+
+// Bounds of what is remembered of cancels that came before their start.
+const maxEarly = 1024
+
+// entry is one operation from its reservation until nothing is kept for a caller
+// any more. All but err is set before it is published, or guarded by its owner.
+type entry struct {
+	key      ledger.Key
+	digest   [32]byte
+	peer     peer.ID
+	verified *lease.Verified
+	finish   bool           // the grant lets it run on when the lease expires
+	request  policy.Request // to decide again, without Now
+	token    []byte
+	since    time.Time
+	op       *operation.Operation
+
+	listed      bool                // in live; set before it is decided
+	reservation *ledger.Reservation // set by begin, before the operation runs
+
+	// decided is closed when a process runs (err is nil) or none will.
+	decided chan struct{}
+	err     error // valid once decided is closed
+
+	mu     sync.Mutex // guards frozen
+	frozen []*policy.Surface
+}
+
+func (e *entry) setFrozen(s []*policy.Surface) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.frozen = s
+}
+
+func (e *entry) surfaces() []*policy.Surface {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.frozen
+}
+
+// newEntry makes the entry of a Start that was decided.
+func (n *Node) newEntry(k ledger.Key, digest [32]byte, c caller, v *lease.Verified, r policy.Request, d *decision, release func()) *entry {
+	e := &entry{
+		key: k, digest: digest, peer: c.id, verified: v, request: r,
+		token: make([]byte, protocol.TokenSize), since: r.Now,
+		decided: make(chan struct{}), frozen: d.frozen,
+	}
+	_, _ = rand.Read(e.token) // it never fails: crypto/rand ends the program instead
+	e.op = operation.New(operation.Config{
+		Token:  e.token,
+		Limits: wireLimits(d.Limits, n.cfg.Detached),
+		Text:   d.Call.Stdin != nil && d.Call.Stdin.Text,
+		Budget: n.budget,
+		OnEnd: func(x protocol.Exit) {
+			n.ended(e, x)
+			release()
+		},
+		OnDone: func() {
+			release()
+			if e.listed {
+				n.live.remove(k)
+			}
+		},
+	})
+	return e
+}
+
+// ended records the end.
+func (n *Node) ended(e *entry, x protocol.Exit) {
+	end := ledger.End{
+		State: ledger.StateEnded, Status: x.Status, Signal: x.Signal, Core: x.Core, Forced: x.Forced,
+		Stdin: x.Stdin, Stdout: x.Stdout, Stderr: x.Stderr, Duration: x.Duration,
+	}
+	if x.Code != protocol.CodeOK {
+		end.Cause = x.Code.String()
+	}
+	if err := e.reservation.End(end); err != nil {
+		n.cfg.Log.Error().Err(err).Str("op", e.key.Operation.String()).Msg("ledger: end not recorded")
+	}
+	n.cfg.Log.Info().Str("peer", e.key.Holder.String()).Str("op", e.key.Operation.String()).
+		Str("connector", e.request.Connector.String()).Str("version", e.request.Version.String()).
+		Str("command", e.request.Command.String()).Str("code", x.Code.String()).Int("status", x.Status).
+		Str("signal", x.Signal).Dur("ms", x.Duration).Uint64("stdin", x.Stdin).Uint64("stdout", x.Stdout).
+		Uint64("stderr", x.Stderr).Msg("operation ended")
+}
+
+// exitOf is the Exit that an end was recorded from.
+func exitOf(end *ledger.End) protocol.Exit {
+	return protocol.Exit{
+		Code: codeNamed(end.Cause), Status: end.Status, Signal: end.Signal, Core: end.Core, Forced: end.Forced,
+		Stdin: end.Stdin, Stdout: end.Stdout, Stderr: end.Stderr, Duration: end.Duration,
+	}
+}
+
+// wireLimits are the policy's limits of one operation as the caller is told.
+func wireLimits(l policy.Limits, detached time.Duration) protocol.Limits {
+	bytes := func(n int64) uint64 {
+		if n == policy.Unlimited {
+			return protocol.NoLimit
+		}
+		return uint64(max(0, n))
+	}
+	return protocol.Limits{
+		Stdin: bytes(l.Stdin), Stdout: bytes(l.Stdout), Stderr: bytes(l.Stderr), Run: l.Run, Detached: detached,
+	}
+}
+
+// running tells whether e has no end yet.
+func (e *entry) running() bool {
+	_, ended := e.op.Ended()
+	return !ended
+}
+
+// live holds the operations of this process. Methods are safe for concurrent use.
+type live struct {
+	mu      sync.Mutex // guards all that follows
+	entries map[ledger.Key]*entry
+	early   map[ledger.Key]time.Time // cancelled before the start, until then
+	closed  bool
+	empty   chan struct{} // closed when closed and without entries
+}
+
+func newLive() *live {
+	return &live{entries: map[ledger.Key]*entry{}, early: map[ledger.Key]time.Time{}, empty: make(chan struct{})}
+}
+
+func (l *live) get(k ledger.Key) *entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entries[k]
+}
+
+// add publishes e, unless there is one of the same key, which is returned. The
+// error is a *protocol.Refusal.
+func (l *live) add(e *entry) (*entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.entries[e.key]; old != nil {
+		return old, nil
+	}
+	if l.closed {
+		return nil, &protocol.Refusal{Code: protocol.CodeShuttingDown}
+	}
+	if _, ok := l.early[e.key]; ok {
+		return nil, &protocol.Refusal{Code: protocol.CodeCancelled}
+	}
+	atOnce := 0
+	for _, o := range l.entries {
+		if o.verified.ID == e.verified.ID && o.verified.Root == e.verified.Root && o.running() {
+			atOnce++
+		}
+	}
+	if atOnce >= e.verified.MaxConcurrent {
+		return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: retryBusy}
+	}
+	l.entries[e.key] = e
+	return e, nil
+}
+
+func (l *live) remove(k ledger.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.entries, k)
+	if l.closed && len(l.entries) == 0 {
+		close(l.empty)
+	}
+}
+
+// cancelEarly remembers a cancel of an operation that was not started, for as
+// long as the lease could start it. It is false if there is no room.
+func (l *live) cancelEarly(k ledger.Key, until, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for old, t := range l.early {
+		if len(l.early) < maxEarly {
+			break
+		}
+		if !now.Before(t) {
+			delete(l.early, old)
+		}
+	}
+	if len(l.early) >= maxEarly {
+		return false
+	}
+	l.early[k] = until
+	return true
+}
+
+func (l *live) all() []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]*entry, 0, len(l.entries))
+	for _, e := range l.entries {
+		out = append(out, e)
+	}
+	return out
+}
+
+// close takes no more entries. The channel is closed when there are none left.
+func (l *live) close() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		if len(l.entries) == 0 {
+			close(l.empty)
+		}
+	}
+	return l.empty
+}
+
+// recheck ends what may not go on: expired, revoked, or with again, no longer
+// allowed by the policy.
+func (n *Node) recheck(again bool) {
+	now, p := n.cfg.Now(), n.policy.Load()
+	for _, e := range n.live.all() {
+		if cause, stop := n.stop(e, p, now, again); stop {
+			e.op.Cancel(cause)
+		}
+	}
+}
+
+func (n *Node) stop(e *entry, p *policy.Policy, now time.Time, again bool) (operation.Cause, bool) {
+	if !e.running() {
+		return 0, false
+	}
+	if n.verifier.Revoked == nil || n.verifier.Revoked.Revoked(e.verified.Subject()) {
+		return operation.CauseRevoked, true
+	}
+	if !e.finish && !now.Before(e.verified.NotAfter) {
+		return operation.CauseLeaseExpired, true
+	}
+	if again {
+		r := e.request
+		r.Now = now
+		if !p.DecideWithin(e.surfaces(), r, n.contracts).Allowed {
+			return operation.CausePolicy, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,311 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/multiformats/go-multiaddr"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Node is a gateway that listens. Its methods are safe for concurrent use. The
+// caller must Close it, before the Runtime and the Ledger that it uses.
+type Node struct {
+	cfg       Config
+	self      name.PeerID
+	host      host.Host
+	policy    atomic.Pointer[policy.Policy]
+	evictBy   atomic.Int64 // until when evict waits, in Unix nanoseconds
+	verifier  *lease.Verifier
+	ledger    book
+	contracts contracts
+	resolve   func(route.Query) (route.Descriptor, error)
+	port      startPort
+	grants    grants
+	peers     *peers
+	live      *live
+	budget    *operation.Budget
+	permits   *semaphore.Weighted
+	refusals  refusals
+
+	work    sync.WaitGroup // handlers and the sweeper
+	closing chan struct{}
+	once    sync.Once
+
+	mu     sync.Mutex // guards closed, and work.Add against work.Wait
+	closed bool
+}
+
+// New builds a node that listens and serves. A Config that is not complete, an
+// address that cannot be listened on: an error, and nothing is open.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, fmt.Errorf("build gateway: %w", err)
+	}
+	n := &Node{
+		cfg:       cfg,
+		ledger:    cfg.Ledger,
+		contracts: contracts{cfg.Runtime},
+		resolve:   cfg.Runtime.Resolve,
+		port:      startPort{cfg.Runtime},
+		live:      newLive(),
+		budget:    operation.NewBudget(cfg.Memory),
+		permits:   semaphore.NewWeighted(int64(max(1, startsPerCore*runtime.NumCPU()))),
+		closing:   make(chan struct{}),
+	}
+	n.policy.Store(cfg.Policy)
+	n.peers = newPeers(cfg.Policy, n.disconnect)
+	n.refusals = refusals{write: cfg.Ledger.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
+	h, err := newHost(cfg.Key, cfg.Listen, cfg.Announce, limitsOf(cfg.Policy), gater{n.peers.admit})
+	if err != nil {
+		return nil, fmt.Errorf("build gateway: %w", err)
+	}
+	n.host = h
+	n.self, _ = peerName(h.ID()) // an Ed25519 key has a name
+	n.verifier = &lease.Verifier{
+		Gateway: n.self, Issuers: n.issuer, Revoked: cfg.Revocations, Now: cfg.Now, Skew: lease.DefaultSkew,
+	}
+	h.Network().Notify(n.peers.notifiee())
+	h.SetStreamHandler(protocol.RunID, n.handler(n.run))
+	h.SetStreamHandler(protocol.ControlID, n.handler(n.control))
+	h.SetStreamHandler(protocol.CatalogID, n.handler(n.catalog))
+	n.work.Go(n.sweep)
+	n.cfg.Log.Info().Str("peer", n.self.String()).Strs("addresses", texts(n.Addrs())).
+		Str("policy", n.digestOfPolicy()).Msg("gateway started")
+	return n, nil
+}
+
+// issuer is the policy's word of this moment, for the verifier.
+func (n *Node) issuer(id name.PeerID) (lease.IssuerRule, bool) {
+	r, ok := n.policy.Load().Issuer(id)
+	return lease.IssuerRule{MaxLife: r.MaxLife, AnyConnector: r.AnyConnector, Connectors: r.Connectors, Until: r.Until}, ok
+}
+
+// Run waits until ctx is done, then closes the node.
+func (n *Node) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-n.closing:
+	}
+	return n.Close()
+}
+
+// Close stops accepting, ends what runs with SHUTTING_DOWN, lets callers have the
+// end, within 15 s in all, and returns after the last goroutine has ended. It is
+// idempotent.
+func (n *Node) Close() error {
+	n.once.Do(func() {
+		n.mu.Lock()
+		n.closed = true
+		n.mu.Unlock()
+		close(n.closing)
+		n.peers.close()
+		empty := n.live.close()
+		for _, e := range n.live.all() {
+			e.op.Shutdown()
+		}
+		budget := time.NewTimer(shutdownBudget)
+		defer budget.Stop()
+		select {
+		case <-empty:
+		case <-budget.C:
+			n.cfg.Log.Warn().Msg("gateway closes with operations left")
+		}
+		if err := n.host.Close(); err != nil {
+			n.cfg.Log.Warn().Err(err).Msg("host not closed well")
+		}
+		for _, e := range n.live.all() {
+			e.op.Drop()
+		}
+		<-empty
+		n.work.Wait()
+		n.refusals.flush()
+		n.cfg.Log.Info().Msg("gateway stopped")
+	})
+	n.work.Wait()
+	return nil
+}
+
+// ID is the gateway's peer ID.
+func (n *Node) ID() name.PeerID { return n.self }
+
+// Addrs are the addresses that peers may dial, each ending in /p2p/ and the ID.
+func (n *Node) Addrs() []multiaddr.Multiaddr {
+	out, err := peer.AddrInfoToP2pAddrs(&peer.AddrInfo{ID: n.host.ID(), Addrs: n.host.Addrs()})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// Reload makes p the policy: for connections and admissions at once, and what
+// runs and is no longer allowed is ended. nil denies everything. Limits of the
+// transport stay as they were at New.
+func (n *Node) Reload(p *policy.Policy) {
+	n.policy.Store(p)
+	n.peers.swap(p)
+	n.recheck(true)
+	n.evictBy.Store(time.Now().Add(evictBudget).UnixNano())
+	n.evict()
+	n.cfg.Log.Info().Str("policy", n.digestOfPolicy()).Msg("policy in force")
+}
+
+// Recheck looks at once at what runs: expiry and revocations. It happens twice a
+// second anyway.
+func (n *Node) Recheck() { n.recheck(false) }
+
+// evict disconnects the peers that the policy does not admit any more; those that
+// are still to be told an end get a moment for it.
+func (n *Node) evict() {
+	waiting := map[peer.ID]bool{}
+	if time.Now().UnixNano() < n.evictBy.Load() {
+		for _, e := range n.live.all() {
+			waiting[e.peer] = waiting[e.peer] || e.op.Attached()
+		}
+	}
+	for _, id := range n.peers.unwelcome() {
+		if !waiting[id] {
+			n.disconnect(id)
+		}
+	}
+}
+
+func (n *Node) digestOfPolicy() string {
+	if p := n.policy.Load(); p != nil {
+		return p.Digest()
+	}
+	return ""
+}
+
+func (n *Node) disconnect(id peer.ID) {
+	if err := n.host.Network().ClosePeer(id); err != nil {
+		n.cfg.Log.Debug().Err(err).Msg("peer not disconnected well")
+	}
+}
+
+// sweep looks after what happens by the clock alone.
+func (n *Node) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-n.closing:
+			return
+		case <-tick.C:
+		}
+		n.recheck(false)
+		n.evict()
+		n.peers.prune()
+		if time.Since(last) >= refusalsEvery {
+			n.refusals.flush()
+			last = time.Now()
+		}
+	}
+}
+
+// enter counts a handler; false means that the node is closing.
+func (n *Node) enter() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.work.Add(1)
+	return true
+}
+
+// Status is a snapshot of a node.
+type Status struct {
+	ID        name.PeerID
+	Addresses []multiaddr.Multiaddr
+	// PolicyDigest is empty without a policy.
+	PolicyDigest string
+	Limits       policy.Limits
+	// LedgerErr says why nothing is admitted any more; nil while it is.
+	LedgerErr error
+	// Memory is how many bytes of input and output are kept.
+	Memory     int64
+	Peers      []PeerStatus
+	Operations []OperationStatus
+}
+
+// PeerStatus is one connected peer.
+type PeerStatus struct {
+	ID         name.PeerID
+	Label      name.Label // the policy's name for it; zero for a stranger
+	Address    multiaddr.Multiaddr
+	Operations int
+}
+
+// OperationStatus is one operation that runs, or whose end was not acknowledged.
+type OperationStatus struct {
+	ledger.Key
+	Connector             name.ConnectorKey
+	Version               name.Version
+	Command               name.Command
+	Started               time.Time
+	Ended                 bool
+	Attached              bool
+	Stdin, Stdout, Stderr uint64
+}
+
+// Status returns a snapshot.
+func (n *Node) Status() Status {
+	p := n.policy.Load()
+	s := Status{
+		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: limitsOf(p),
+		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(),
+	}
+	count := map[peer.ID]int{}
+	for _, e := range n.live.all() {
+		o := OperationStatus{
+			Key: e.key, Connector: e.request.Connector, Version: e.request.Version, Command: e.request.Command,
+			Started: e.since, Ended: !e.running(), Attached: e.op.Attached(),
+		}
+		o.Stdin, o.Stdout, o.Stderr = e.op.Totals()
+		s.Operations = append(s.Operations, o)
+		count[e.peer]++
+	}
+	slices.SortFunc(s.Operations, func(a, b OperationStatus) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Operation.String(), b.Operation.String()))
+	})
+	labels := map[name.PeerID]name.Label{}
+	if p != nil {
+		for label, id := range p.Peers() {
+			labels[id] = label
+		}
+	}
+	for _, id := range n.host.Network().Peers() {
+		if c := n.host.Network().ConnsToPeer(id); len(c) > 0 {
+			who, _ := peerName(id)
+			s.Peers = append(s.Peers, PeerStatus{ID: who, Label: labels[who], Address: c[0].RemoteMultiaddr(), Operations: count[id]})
+		}
+	}
+	slices.SortFunc(s.Peers, func(a, b PeerStatus) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	return s
+}
+
+func texts(addrs []multiaddr.Multiaddr) []string {
+	out := make([]string, len(addrs))
+	for i, a := range addrs {
+		out[i] = a.String()
+	}
+	return out
+}
