@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -44,7 +45,8 @@ func fixture(mark, mode string, args []string) {
 	case "exit":
 		os.Exit(number(0))
 	case "signal":
-		signal.Reset()
+		var def [8]uint64 // SIG_DFL, which the runtime does not give to every signal
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(number(0)), uintptr(unsafe.Pointer(&def)), 0, 8, 0, 0)
 		_ = unix.Kill(os.Getpid(), unix.Signal(number(0)))
 		select {}
 	case "inspect":
@@ -181,11 +183,6 @@ func gateway(mark string) {
 			in.Scan()
 		}
 	}
-	t.backend.mu.Lock()
-	for pid := range t.backend.known {
-		say(strconv.Itoa(pid))
-	}
-	t.backend.mu.Unlock()
 	say("up")
 	select {}
 }
@@ -235,6 +232,17 @@ func transport(t *testing.T, c Config) *Transport {
 		require.LessOrEqual(t, descriptors(t), before+1, "descriptors are left") // one for the poller
 	})
 	return tr
+}
+
+// warm waits until n supervisors are idle and none is being started.
+func warm(t *testing.T, tr *Transport, n int) {
+	t.Helper()
+	b := tr.backend
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.spawning == 0 && len(b.idle) == n
+	}, patience, time.Millisecond)
 }
 
 func descriptors(t *testing.T) int {

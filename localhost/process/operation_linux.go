@@ -51,11 +51,7 @@ func (s *supervisor) start(spec Spec) (*operation, error) {
 		s.pool.release(s)
 		return nil, unavailable(err)
 	}
-	var flags uint8
-	if spec.Stdin {
-		flags = supervise.Stdin
-	}
-	return op.begin(spec, flags, files)
+	return op.begin(spec, supervise.Message{Stdin: spec.Stdin}, files)
 }
 
 // startOnTerminal runs spec under a supervisor of its own on our own descriptors.
@@ -68,7 +64,7 @@ func (b *backend) startOnTerminal(_ context.Context, spec Spec) (running, error)
 		b.freed()
 		return nil, unavailable(err)
 	}
-	op, err := (&operation{super: s}).begin(spec, supervise.Stdin|supervise.Terminal, []int{0, 1, 2})
+	op, err := (&operation{super: s}).begin(spec, supervise.Message{Stdin: true, Terminal: true}, []int{0, 1, 2})
 	if err != nil {
 		return nil, err
 	}
@@ -76,19 +72,20 @@ func (b *backend) startOnTerminal(_ context.Context, spec Spec) (running, error)
 }
 
 // begin sends the request and waits for the answer.
-func (o *operation) begin(spec Spec, flags uint8, files []int) (*operation, error) {
+func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operation, error) {
 	s := o.super
 	o.answer, o.exited, o.gone = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	if !s.assign(o) {
 		s.pool.freed()
-		o.drop(flags, files)
+		o.drop(m, files)
 		o.closePipes()
 		return nil, errUnread
 	}
 	late := time.AfterFunc(answerBudget, s.kill)
 	defer late.Stop()
-	err := s.request(o.seq, flags, supervise.Request{Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env}, files)
-	o.drop(flags, files)
+	m.Seq = o.seq
+	err := s.request(m, supervise.Request{Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env}, files)
+	o.drop(m, files)
 	if err != nil {
 		s.kill() // a request that was not sent whole starts nothing
 		<-o.gone
@@ -115,8 +112,8 @@ func (s *supervisor) assign(o *operation) bool {
 }
 
 // drop closes our copies of the child's ends.
-func (o *operation) drop(flags uint8, files []int) {
-	if flags&supervise.Terminal != 0 {
+func (o *operation) drop(m supervise.Message, files []int) {
+	if m.Terminal {
 		return // they are this process's own
 	}
 	for _, fd := range files {
@@ -161,7 +158,7 @@ func (o *operation) closePipes() {
 
 func startError(m supervise.Message) error {
 	e := &StartError{Stage: StageExecute, Errno: syscall.Errno(m.Value)}
-	if m.Flags&supervise.Directory != 0 {
+	if m.Directory {
 		e.Stage = StageDirectory
 	}
 	return e
@@ -300,7 +297,7 @@ func (o *operation) await() error {
 	if isClosed(o.gone) {
 		return o.survive
 	}
-	budget := time.NewTimer(closeBudget)
+	budget := time.NewTimer(o.super.pool.patience)
 	defer budget.Stop()
 	for range 2 {
 		select {

@@ -28,7 +28,9 @@ const (
 type backend struct {
 	config Config
 	exe    executable
-	tasks  sync.WaitGroup // every goroutine of the pool
+	// patience is closeBudget, but for tests.
+	patience time.Duration
+	tasks    sync.WaitGroup // every goroutine of the pool
 	// forking is held shared from a fork to the moment when the new process is in
 	// known, and exclusively while orphans are hunted, which spares the known.
 	forking sync.RWMutex
@@ -43,7 +45,7 @@ type backend struct {
 }
 
 func newBackend(c Config) *backend {
-	b := &backend{config: c, known: make(map[int]*supervisor)}
+	b := &backend{config: c, patience: closeBudget, known: make(map[int]*supervisor)}
 	b.exe.find(c.ShimPath, c.Log)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		c.Log.Error().Err(err).Msg("subreaper refused")

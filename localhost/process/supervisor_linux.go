@@ -143,8 +143,8 @@ func (s *supervisor) read() {
 	}
 	s.pool.forget(s)
 	if op != nil {
-		op.lost(errors.Is(err, unix.ECONNRESET), swept)
 		s.pool.freed()
+		op.lost(errors.Is(err, unix.ECONNRESET), swept)
 	}
 	if !greeted {
 		s.hello <- false
@@ -176,7 +176,7 @@ func (s *supervisor) listen() (greeted bool, err error) {
 func (s *supervisor) report(m supervise.Message) bool {
 	s.mu.Lock()
 	op := s.op
-	over := m.Kind == supervise.Failed || m.Kind == supervise.Empty || m.Flags&supervise.Last != 0
+	over := m.Kind == supervise.Failed || m.Kind == supervise.Empty || m.Last
 	if op == nil || m.Seq != s.seq {
 		s.mu.Unlock()
 		return false
@@ -185,6 +185,9 @@ func (s *supervisor) report(m supervise.Message) bool {
 		s.op = nil
 	}
 	s.mu.Unlock()
+	if over {
+		s.pool.release(s) // first, so that who waits for the end finds s ready
+	}
 	sense := false
 	switch m.Kind {
 	case supervise.Started:
@@ -199,7 +202,6 @@ func (s *supervisor) report(m supervise.Message) bool {
 	}
 	if over {
 		op.over(nil)
-		s.pool.release(s)
 	}
 	return sense
 }
@@ -210,12 +212,12 @@ func (s *supervisor) send(k supervise.Kind, seq uint64) {
 	_ = s.write(supervise.Message{Kind: k, Seq: seq}.Append(nil), nil)
 }
 
-// request sends r in as many messages as it takes.
-func (s *supervisor) request(seq uint64, flags uint8, r supervise.Request, files []int) error {
+// request sends r, with the Seq and the flags of m, in as many messages as it takes.
+func (s *supervisor) request(m supervise.Message, r supervise.Request, files []int) error {
 	whole := r.Append(make([]byte, 0, 1024))
 	defer clear(whole[:cap(whole)]) // secrets
 	buf := make([]byte, 0, supervise.HeaderSize+min(len(whole), supervise.MaxPayload))
-	m := supervise.Message{Kind: supervise.Start, Flags: flags, Seq: seq, Value: uint32(len(whole))}
+	m.Kind, m.Value = supervise.Start, uint32(len(whole))
 	rights := unix.UnixRights(files...)
 	for rest := whole; ; {
 		n := min(len(rest), supervise.MaxPayload)
@@ -225,7 +227,7 @@ func (s *supervisor) request(seq uint64, flags uint8, r supervise.Request, files
 		if rest = rest[n:]; len(rest) == 0 {
 			return nil
 		}
-		m, rights = supervise.Message{Kind: supervise.More, Seq: seq}, nil
+		m, rights = supervise.Message{Kind: supervise.More, Seq: m.Seq}, nil
 	}
 }
 

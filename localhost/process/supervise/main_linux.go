@@ -14,6 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	socket     = 3       // the descriptor of the socket to the gateway
+	maxRequest = 6 << 20 // bounds one encoded request, in bytes
+)
+
 // Exit statuses of a supervisor, for whoever debugs one.
 const (
 	exitLifeline = 0 // the gateway is gone, and so is the tree
@@ -90,7 +95,7 @@ func defaultSignals() error {
 
 // closeOnExec keeps every descriptor from the children but 0 to 2.
 func closeOnExec() error {
-	err := unix.CloseRange(Socket, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	err := unix.CloseRange(socket, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
 		return nil
 	}
@@ -99,7 +104,7 @@ func closeOnExec() error {
 		return err
 	}
 	for _, e := range open {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= Socket {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= socket {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC) // the directory itself is closed by now
 		}
 	}
@@ -129,7 +134,7 @@ type operation struct {
 func (s *server) send(m Message) {
 	var b [HeaderSize]byte
 	// A failure means that the gateway is gone, which the next receive says as well.
-	_ = ignoringEINTR(func() error { return unix.Sendto(Socket, m.Append(b[:0]), unix.MSG_NOSIGNAL, nil) })
+	_ = ignoringEINTR(func() error { return unix.Sendto(socket, m.Append(b[:0]), unix.MSG_NOSIGNAL, nil) })
 }
 
 // receive returns the next message with its descriptors; ok is false at the end.
@@ -137,7 +142,7 @@ func (s *server) receive() (m Message, payload []byte, fds []int, ok bool) {
 	var oob [64]byte
 	var n, oobn, flags int
 	err := ignoringEINTR(func() (err error) {
-		n, oobn, flags, _, err = unix.Recvmsg(Socket, s.buf, oob[:], unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = unix.Recvmsg(socket, s.buf, oob[:], unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil || n == 0 {
@@ -184,7 +189,7 @@ func (s *server) serve() int {
 
 // request collects the parts of a request. code is negative if it is whole.
 func (s *server) request(m Message, payload []byte) (r Request, code int) {
-	if m.Value > MaxRequest || int(m.Value) < len(payload) {
+	if m.Value > maxRequest || int(m.Value) < len(payload) {
 		return r, exitProtocol
 	}
 	whole := append(make([]byte, 0, m.Value), payload...)
@@ -211,7 +216,7 @@ func (s *server) request(m Message, payload []byte) (r Request, code int) {
 func (s *server) start(m Message, r Request, fds []int) *operation {
 	files := make([]uintptr, 0, 3)
 	want := 3
-	if m.Flags&Stdin == 0 {
+	if !m.Stdin {
 		files = append(files, 0) // ours is the null device
 		want = 2
 	}
@@ -221,7 +226,7 @@ func (s *server) start(m Message, r Request, fds []int) *operation {
 	for _, fd := range fds {
 		files = append(files, uintptr(fd))
 	}
-	op := &operation{seq: m.Seq, pidfd: -1, leader: m.Flags&Terminal == 0, began: time.Now()}
+	op := &operation{seq: m.Seq, pidfd: -1, leader: !m.Terminal, began: time.Now()}
 	pid, err := syscall.ForkExec(r.Path, r.Args, &syscall.ProcAttr{
 		Dir: r.Dir, Env: r.Env, Files: files,
 		Sys: &syscall.SysProcAttr{
@@ -250,7 +255,7 @@ func failure(seq uint64, dir string, err error) Message {
 	}
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || unix.Access(dir, unix.X_OK) != nil {
-		m.Flags = Directory
+		m.Directory = true
 	}
 	return m
 }
@@ -291,7 +296,7 @@ func (s *server) run(op *operation) bool {
 // zombie stays for the time-out and no longer.
 func (s *server) wait(op *operation) bool {
 	timeout := 1000
-	set := [2]unix.PollFd{{Fd: Socket, Events: unix.POLLIN}, {Fd: -1}}
+	set := [2]unix.PollFd{{Fd: socket, Events: unix.POLLIN}, {Fd: -1}}
 	switch {
 	case op.exited:
 		timeout = 100

@@ -80,7 +80,7 @@ func (s *server) finish(op *operation) bool {
 	if op.reported {
 		s.send(Message{Kind: Empty, Seq: op.seq})
 	}
-	s.report(op, Message{Kind: Exited, Flags: Last})
+	s.report(op, Message{Kind: Exited, Last: true})
 	return true
 }
 

@@ -11,17 +11,12 @@ import (
 // it is to become one.
 const Argv0 = "lend: supervisor"
 
-// Socket is the descriptor of a supervisor's socket to the gateway.
-const Socket = 3
-
-// Bounds of a message and a request, in bytes.
+// Bounds of a message, in bytes.
 const (
 	// HeaderSize is the size of every message without its payload.
 	HeaderSize = 24
 	// MaxPayload bounds the payload of one message; a longer request continues.
 	MaxPayload = 32 << 10
-	// MaxRequest bounds one encoded request.
-	MaxRequest = 6 << 20
 )
 
 // Kind is the type of a message on the socket.
@@ -40,31 +35,34 @@ const (
 	Empty                     // no process is left and the supervisor is idle
 )
 
-// Flags of a message.
-const (
-	// Stdin on Start: three descriptors follow, else two and the null device is 0.
-	Stdin uint8 = 1 << iota
-	// Terminal on Start: the child stays in the session and the process group.
-	Terminal
-	// Last on Exited: Empty at the same time.
-	Last
-	// Directory on Failed: it was the working directory, not the executable.
-	Directory
-)
-
 // Message is the fixed part of every message. Seq counts the operations of one
 // supervisor, so that a late command never reaches the next operation.
 type Message struct {
 	Kind  Kind
-	Flags uint8
 	Value uint32
 	Seq   uint64
 	Extra uint64
+
+	Stdin     bool // on Start: three descriptors come along; else two, and 0 is the null device
+	Terminal  bool // on Start: the child stays in the session and the process group
+	Last      bool // on Exited: Empty at the same time
+	Directory bool // on Failed: it was the working directory, not the executable
+}
+
+// flags lists the booleans of m, the lowest bit first.
+func (m *Message) flags() [4]*bool {
+	return [...]*bool{&m.Stdin, &m.Terminal, &m.Last, &m.Directory}
 }
 
 // Append appends the HeaderSize bytes of m to b.
 func (m Message) Append(b []byte) []byte {
-	b = append(b, byte(m.Kind), m.Flags, 0, 0)
+	var flags byte
+	for i, set := range m.flags() {
+		if *set {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, byte(m.Kind), flags, 0, 0)
 	b = binary.LittleEndian.AppendUint32(b, m.Value)
 	b = binary.LittleEndian.AppendUint64(b, m.Seq)
 	return binary.LittleEndian.AppendUint64(b, m.Extra)
@@ -75,15 +73,17 @@ var errMalformed = errors.New("malformed supervisor message")
 // ParseMessage splits one received message into its fixed part and its payload,
 // which is part of b.
 func ParseMessage(b []byte) (Message, []byte, error) {
-	if len(b) < HeaderSize || b[2] != 0 || b[3] != 0 {
+	if len(b) < HeaderSize || b[1] > 0xf || b[2] != 0 || b[3] != 0 {
 		return Message{}, nil, errMalformed
 	}
 	m := Message{
 		Kind:  Kind(b[0]),
-		Flags: b[1],
 		Value: binary.LittleEndian.Uint32(b[4:]),
 		Seq:   binary.LittleEndian.Uint64(b[8:]),
 		Extra: binary.LittleEndian.Uint64(b[16:]),
+	}
+	for i, set := range m.flags() {
+		*set = b[1]&(1<<i) != 0
 	}
 	payload := b[HeaderSize:]
 	if m.Kind < Start || m.Kind > Empty || len(payload) > MaxPayload || (len(payload) > 0 && m.Kind > More) {
