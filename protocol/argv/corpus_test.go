@@ -1,7 +1,6 @@
 package argv_test
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,83 +28,83 @@ type corpusCLI struct {
 	cases    []corpusCase
 }
 
-func readCorpus(t testing.TB) map[string]corpusCLI {
-	t.Helper()
+func readCorpus(tb testing.TB) map[string]corpusCLI {
+	tb.Helper()
 	files, err := filepath.Glob("testdata/corpus/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files, "the corpus is gone")
+	require.NoError(tb, err)
+	require.NotEmpty(tb, files, "the corpus is gone")
 	out := map[string]corpusCLI{}
 	for _, f := range files {
 		archive, err := txtar.ParseFile(f)
-		require.NoError(t, err)
-		require.Len(t, archive.Files, 2, f)
-		require.Equal(t, "contract.yaml", archive.Files[0].Name, f)
-		require.Equal(t, "lines", archive.Files[1].Name, f)
-		cli := corpusCLI{contract: readContract(t, archive.Files[0].Data)}
+		require.NoError(tb, err)
+		require.Len(tb, archive.Files, 2, f)
+		require.Equal(tb, "contract.yaml", archive.Files[0].Name, f)
+		require.Equal(tb, "lines", archive.Files[1].Name, f)
+		cli := corpusCLI{contract: readContract(tb, archive.Files[0].Data)}
 		for i, line := range strings.Split(strings.TrimSpace(string(archive.Files[1].Data)), "\n") {
 			if !strings.HasPrefix(line, "#") {
-				cli.cases = append(cli.cases, readCase(t, filepath.Base(f)+":"+strconv.Itoa(i+1), line))
+				cli.cases = append(cli.cases, readCase(tb, filepath.Base(f)+":"+strconv.Itoa(i+1), line))
 			}
 		}
-		require.NotEmpty(t, cli.cases, f)
+		require.NotEmpty(tb, cli.cases, f)
 		out[filepath.Base(f)] = cli
 	}
 	return out
 }
 
-func readContract(t testing.TB, data []byte) argv.Contract {
-	t.Helper()
+func readContract(tb testing.TB, data []byte) argv.Contract {
+	tb.Helper()
 	var file struct {
 		Command     string                      `yaml:"command"`
 		Arguments   []string                    `yaml:"arguments"`
 		Environment []string                    `yaml:"environment"`
 		Commands    map[string]argv.Declaration `yaml:"commands"`
 	}
-	require.NoError(t, yaml.UnmarshalWithOptions(data, &file, yaml.Strict()))
+	require.NoError(tb, yaml.UnmarshalWithOptions(data, &file, yaml.Strict()))
 	c := argv.Contract{Command: file.Command, Arguments: file.Arguments, Environment: file.Environment}
 	for key, d := range file.Commands {
-		command, err := d.Command(mustCommand(t, key))
-		require.NoError(t, err, key)
+		command, err := d.Command(mustCommand(tb, key))
+		require.NoError(tb, err, key)
 		c.Commands = append(c.Commands, command)
 	}
 	slices.SortFunc(c.Commands, func(a, b argv.Command) int { return strings.Compare(a.Name.String(), b.Name.String()) })
-	require.NoError(t, c.Validate())
+	require.NoError(tb, c.Validate())
 	return c
 }
 
-func readCase(t testing.TB, at, line string) corpusCase {
-	t.Helper()
-	words := readWords(t, at, line)
+func readCase(tb testing.TB, at, line string) corpusCase {
+	tb.Helper()
+	words := readWords(tb, at, line)
 	verb, words := words[0], words[1:]
 	c := corpusCase{at: at}
 	switch verb {
 	case "accept":
 		i := slices.Index(words, "=>")
-		require.Positive(t, i, at)
+		require.Positive(tb, i, at)
 		c.command, c.args, c.want = words[0], words[1:i], words[i+1:]
-		require.NotContains(t, c.want, "=>", at)
+		require.NotContains(tb, c.want, "=>", at)
 	case "reject":
-		require.GreaterOrEqual(t, len(words), 2, at)
+		require.GreaterOrEqual(tb, len(words), 2, at)
 		c.fault, c.command, c.args = words[0], words[1], words[2:]
-		require.True(t, c.fault == "command" || slices.Contains(allFaults(), argv.Fault(c.fault)), "%s: no fault %s", at, c.fault)
+		require.True(tb, c.fault == "command" || slices.Contains(allFaults(), argv.Fault(c.fault)), "%s: no fault %s", at, c.fault)
 	default:
-		require.Fail(t, "no such verb", "%s: %s", at, verb)
+		require.Fail(tb, "no such verb", "%s: %s", at, verb)
 	}
 	return c
 }
 
-func readWords(t testing.TB, at, line string) []string {
-	t.Helper()
+func readWords(tb testing.TB, at, line string) []string {
+	tb.Helper()
 	var out []string
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
 		word, rest, _ := strings.Cut(line, " ")
 		quoted := strings.HasPrefix(line, `"`)
 		if quoted {
 			prefix, err := strconv.QuotedPrefix(line)
-			require.NoError(t, err, at)
+			require.NoError(tb, err, at)
 			rest = line[len(prefix):]
 			word, err = strconv.Unquote(prefix)
-			require.NoError(t, err, at)
+			require.NoError(tb, err, at)
 		}
 		line = rest
 		before, macro, ok := strings.Cut(word, "<")
@@ -116,12 +115,12 @@ func readWords(t testing.TB, at, line string) []string {
 			continue
 		}
 		n, err := strconv.Atoi(parts[1])
-		require.NoError(t, err, at)
+		require.NoError(tb, err, at)
 		if parts[0] == "bytes" {
 			out = append(out, before+strings.Repeat(parts[2], n)+after)
 			continue
 		}
-		require.True(t, !quoted && before == "" && after == "", at)
+		require.True(tb, !quoted && before == "" && after == "", at)
 		out = append(out, slices.Repeat([]string{parts[2]}, n)...)
 	}
 	return out
@@ -168,10 +167,10 @@ func runCase(t *testing.T, contract argv.Contract, c corpusCase) {
 }
 
 // requireSafe checks a message that may reach a terminal or a log.
-func requireSafe(t testing.TB, msg, at string) {
-	t.Helper()
-	require.LessOrEqual(t, len(msg), 4096, at)
-	require.Equal(t, -1, strings.IndexFunc(msg, func(r rune) bool { return r < ' ' || r >= 0x7f && r != '…' }), "%s: %q", at, msg)
+func requireSafe(tb testing.TB, msg, at string) {
+	tb.Helper()
+	require.LessOrEqual(tb, len(msg), 4096, at)
+	require.Equal(tb, -1, strings.IndexFunc(msg, func(r rune) bool { return r < ' ' || r >= 0x7f && r != '…' }), "%s: %q", at, msg)
 }
 
 // TestCorpusCoversFaults keeps the corpus from losing a kind of trick.
@@ -198,27 +197,27 @@ func allFaults() []argv.Fault {
 	}
 }
 
-func mustCommand(t testing.TB, s string) name.Command {
-	t.Helper()
+func mustCommand(tb testing.TB, s string) name.Command {
+	tb.Helper()
 	n, err := name.ParseCommand(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return n
 }
 
-func mustParameter(t testing.TB, s string) name.Parameter {
-	t.Helper()
+func mustParameter(tb testing.TB, s string) name.Parameter {
+	tb.Helper()
 	n, err := name.ParseParameter(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return n
 }
 
 // faultOf returns the kind of err, "" for nil.
-func faultOf(t testing.TB, err error) argv.Fault {
-	t.Helper()
+func faultOf(tb testing.TB, err error) argv.Fault {
+	tb.Helper()
 	if err == nil {
 		return ""
 	}
 	var fault *argv.Error
-	require.True(t, errors.As(err, &fault), "%T: %v", err, err)
+	require.ErrorAs(tb, err, &fault, "%T: %v", err, err)
 	return fault.Kind
 }

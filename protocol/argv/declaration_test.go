@@ -2,7 +2,6 @@ package argv_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -17,32 +16,32 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 // declare reads a declaration that is right as far as it goes.
-func declare(t testing.TB, doc string) argv.Command {
-	t.Helper()
+func declare(tb testing.TB, doc string) argv.Command {
+	tb.Helper()
 	var d argv.Declaration
-	require.NoError(t, yaml.UnmarshalWithOptions([]byte(doc), &d, yaml.Strict()), doc)
-	c, err := d.Command(mustCommand(t, "test"))
-	require.NoError(t, err, doc)
+	require.NoError(tb, yaml.UnmarshalWithOptions([]byte(doc), &d, yaml.Strict()), doc)
+	c, err := d.Command(mustCommand(tb, "test"))
+	require.NoError(tb, err, doc)
 	return c
 }
 
-func compile(t testing.TB, doc string) *argv.Grammar {
-	t.Helper()
-	g, err := declare(t, doc).Compile(argv.Contract{Command: "tool", Environment: []string{"ACME_A", "ACME_B"}})
-	require.NoError(t, err, doc)
+func compile(tb testing.TB, doc string) *argv.Grammar {
+	tb.Helper()
+	g, err := declare(tb, doc).Compile(argv.Contract{Command: "tool", Environment: []string{"ACME_A", "ACME_B"}})
+	require.NoError(tb, err, doc)
 	return g
 }
 
 // faultsOf returns the joined declaration errors as "path: message".
-func faultsOf(t testing.TB, err error) []*argv.DeclarationError {
-	t.Helper()
+func faultsOf(tb testing.TB, err error) []*argv.DeclarationError {
+	tb.Helper()
 	var joined interface{ Unwrap() []error }
-	require.ErrorAs(t, err, &joined)
+	require.ErrorAs(tb, err, &joined)
 	out := make([]*argv.DeclarationError, 0, len(joined.Unwrap()))
 	for _, e := range joined.Unwrap() {
 		var one *argv.DeclarationError
-		require.True(t, errors.As(e, &one), "%T: %v", e, e)
-		requireSafe(t, one.Error(), "")
+		require.ErrorAs(tb, e, &one, "%T: %v", e, e)
+		requireSafe(tb, one.Error(), "")
 		out = append(out, one)
 	}
 	return out

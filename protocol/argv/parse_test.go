@@ -12,11 +12,11 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-func values(t testing.TB, pairs ...any) []argv.Value {
-	t.Helper()
+func values(tb testing.TB, pairs ...any) []argv.Value {
+	tb.Helper()
 	var out []argv.Value
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, argv.Value{Parameter: mustParameter(t, pairs[i].(string)), Items: pairs[i+1].([]string)})
+		out = append(out, argv.Value{Parameter: mustParameter(tb, pairs[i].(string)), Items: pairs[i+1].([]string)})
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,14 +14,14 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-func narrowRepo(t testing.TB) map[name.Parameter]argv.Narrowing {
-	t.Helper()
-	return map[name.Parameter]argv.Narrowing{mustParameter(t, "repo"): {Schema: &argv.Schema{Enum: []string{"a/b"}}}}
+func narrowRepo(tb testing.TB) map[name.Parameter]argv.Narrowing {
+	tb.Helper()
+	return map[name.Parameter]argv.Narrowing{mustParameter(tb, "repo"): {Schema: &argv.Schema{Enum: []string{"a/b"}}}}
 }
 
 // goldenContract has every field that Semantics speaks of.
-func goldenContract(t testing.TB) argv.Contract {
-	t.Helper()
+func goldenContract(tb testing.TB) argv.Contract {
+	tb.Helper()
 	doc := `{summary: words, effect: read, arguments: [issue, list], timeout: 1m30s, end_of_options: true, rest: {max_items: 2, pattern: "[a-z]"},
 	  parameters: {
 	    repo: {flag: --repo, aliases: [-R, --in], required: true, enum: [b/b, a/a], description: words},
@@ -30,15 +31,15 @@ func goldenContract(t testing.TB) argv.Contract {
 	    who: {position: 1, required: true, kind: path},
 	    body: {stdin: {text: true}},
 	    key: {env: ACME_A, secret: true, const: k}}}`
-	list := declare(t, doc)
-	list.Name = mustCommand(t, "issue.list")
-	ping := declare(t, `{arguments: [ping]}`)
-	ping.Name = mustCommand(t, "ping")
+	list := declare(tb, doc)
+	list.Name = mustCommand(tb, "issue.list")
+	ping := declare(tb, `{arguments: [ping]}`)
+	ping.Name = mustCommand(tb, "ping")
 	c := argv.Contract{
 		Command: "gh", Arguments: []string{"--no-pager"}, Environment: []string{"ACME_B", "ACME_A"}, Timeout: 2 * time.Minute,
 		Commands: []argv.Command{list, ping},
 	}
-	require.NoError(t, c.Validate())
+	require.NoError(tb, c.Validate())
 	return c
 }
 
@@ -58,7 +59,7 @@ func TestSemanticsGolden(t *testing.T) {
 		`"ping":{"arguments":["ping"],"effect":"write","end_of_options":false,"parameters":{},"timeout_ms":0}},` +
 		`"environment":["ACME_A","ACME_B"],"timeout_ms":120000}`
 	got := canonical(t, goldenContract(t).Semantics())
-	require.Equal(t, want, got)
+	require.Zero(t, strings.Compare(want, got), got)
 	sum := sha256.Sum256([]byte(got))
 	require.Equal(t, "54e986de2f49d19dcc4444913f03330e339d3136ad11669c6de77bd9685305c1", hex.EncodeToString(sum[:]))
 }

@@ -3,7 +3,6 @@ package name
 import (
 	"crypto/ed25519"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -109,7 +108,7 @@ func requireAccepted(t *testing.T, k kind, s string) {
 	again, err := k.parse(v.String())
 	require.NoError(t, err)
 	require.Equal(t, v, again)
-	require.True(t, v == again, "values compare as keys do")
+	require.Len(t, map[value]bool{v: true, again: true}, 1, "values are keys of maps")
 }
 
 func requireRefused(t *testing.T, k kind, s string) {
@@ -192,11 +191,11 @@ func TestUnmarshalIsParse(t *testing.T) {
 	}
 }
 
-func peerOf(t testing.TB, seed byte) PeerID {
-	t.Helper()
+func peerOf(tb testing.TB, seed byte) PeerID {
+	tb.Helper()
 	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string([]byte{seed}), ed25519.SeedSize)))
 	p, err := PeerIDFromKey(key.Public().(ed25519.PublicKey))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return p
 }
 
@@ -243,10 +242,10 @@ func TestPeerID(t *testing.T) {
 	}
 }
 
-func requirePrintable(t testing.TB, s string) {
-	t.Helper()
+func requirePrintable(tb testing.TB, s string) {
+	tb.Helper()
 	for i := range len(s) {
-		require.True(t, ' ' <= s[i] && s[i] <= '~', "%q at %d", s, i)
+		require.True(tb, ' ' <= s[i] && s[i] <= '~', "%q at %d", s, i)
 	}
 }
 
@@ -296,7 +295,8 @@ func FuzzNames(f *testing.F) {
 			v, err := k.parse(s)
 			if err != nil {
 				require.True(t, v.IsZero(), label)
-				require.True(t, errors.As(err, new(*InvalidError)), label)
+				var invalid *InvalidError
+				require.ErrorAs(t, err, &invalid, label)
 				continue
 			}
 			require.Equal(t, s, v.String(), label)
