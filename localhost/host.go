@@ -24,7 +24,8 @@ type Store interface {
 	Launch(r install.Release) (*install.Launch, error)
 }
 
-// Transport starts processes; *process.Transport is one.
+// Transport starts processes; *process.Transport is one. An error means that
+// nothing ran; when ctx is done it gives up if it still can.
 type Transport interface {
 	Start(ctx context.Context, s process.Spec) (route.Process, error)
 }

@@ -177,7 +177,7 @@ func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Con
 	if config.Disabled {
 		return h.receipt(id, StateDisabled, nil, nil)
 	}
-	declared := declaredBy(r.Manifest)
+	declared := connection.DeclaredBy(r.Manifest)
 	missing, err := c.Missing(declared)
 	if err != nil {
 		return h.failed(id, err)

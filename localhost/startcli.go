@@ -34,8 +34,11 @@ type (
 //  5. the release is what was verified, the connection can be used, and the
 //     route is not fenced meanwhile: route.ErrUnavailable, joined with the cause
 //
-// When ctx is done before the process runs, StartCLI returns at once; afterwards
-// ctx has no effect. The caller must Close the connection.
+// An error means that nothing ran, and nothing will. When ctx is done before the
+// transport has the start, StartCLI returns at once; afterwards the transport's
+// answer counts, and a connection can be returned although ctx is done, or although
+// its route was retired meanwhile (its Exit says so). The caller must Close the
+// connection.
 func (h *Host) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection, error) {
 	c, err := h.routes.StartCLI(ctx, q)
 	if err != nil {
@@ -83,20 +86,19 @@ type launcher struct {
 
 var _ route.Launcher = (*launcher)(nil)
 
-// Launch makes the process specification from the route alone and starts it.
-func (l *launcher) Launch(ctx context.Context, q StartCLIRequest) (route.Process, error) {
+// Prepare makes the process specification from the route alone.
+func (l *launcher) Prepare(_ context.Context, q StartCLIRequest) (route.Starter, error) {
 	spec, err := l.spec(q)
 	if err != nil {
 		return nil, err
 	}
-	if err := context.Cause(ctx); err != nil {
-		return nil, unavailable("start process", err)
-	}
-	p, err := l.host.cfg.Transport.Start(ctx, spec)
-	if err != nil {
-		return nil, unavailable("start process", err)
-	}
-	return p, nil
+	return func(ctx context.Context) (route.Process, error) {
+		p, err := l.host.cfg.Transport.Start(ctx, spec)
+		if err != nil {
+			return nil, unavailable("start process", err)
+		}
+		return p, nil
+	}, nil
 }
 
 // spec checks what a request may choose, verifies the release, and says what runs.
@@ -143,15 +145,4 @@ func (l *launcher) Close() error { return l.release.close() }
 // unavailable joins the cause, which is for the owner's log alone.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%s: %w: %w", what, route.ErrUnavailable, cause)
-}
-
-func declaredBy(m manifest.Manifest) connection.Declared {
-	var d connection.Declared
-	for _, s := range m.Secrets {
-		d.Secrets = append(d.Secrets, connection.Declaration{Name: s.Name, Variable: s.Env, Description: s.Description})
-	}
-	for _, s := range m.Settings {
-		d.Settings = append(d.Settings, connection.Declaration{Name: s.Name, Variable: s.Env, Description: s.Description, Default: s.Default})
-	}
-	return d
 }

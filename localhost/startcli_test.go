@@ -85,7 +85,7 @@ func TestStartCLISpecIsExact(t *testing.T) {
 	}
 	r := newRig(t, release(t, "github", "1.0.0", "a"))
 	account := r.account(t, "github", "work")
-	declared := declaredBy(r.store.releases[0].Manifest)
+	declared := connection.DeclaredBy(r.store.releases[0].Manifest)
 	require.NoError(t, account.SetSecret(declared, label(t, "token"), "", strings.NewReader("secret-value\n")))
 	require.NoError(t, account.SetSetting(declared, "HTTPS_PROXY", "http://proxy"))
 	r.reconciled(t)
@@ -317,7 +317,7 @@ func TestNothingPrivateIsLogged(t *testing.T) {
 	const canary = "canary-7f3a9"
 	r := newRig(t, release(t, "github", "1.0.0", "a"))
 	account := r.account(t, "github", "work")
-	declared := declaredBy(r.store.releases[0].Manifest)
+	declared := connection.DeclaredBy(r.store.releases[0].Manifest)
 	require.NoError(t, account.SetSecret(declared, label(t, "token"), "", strings.NewReader(canary)))
 	require.NoError(t, account.SetSetting(declared, "PLAIN", canary))
 	r.reconciled(t)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -64,4 +65,16 @@ type Declaration struct {
 	Variable    string
 	Description string
 	Default     string // of a setting; "" means that it is not set
+}
+
+// DeclaredBy returns what a release's manifest declares.
+func DeclaredBy(m manifest.Manifest) Declared {
+	var d Declared
+	for _, s := range m.Settings {
+		d.Settings = append(d.Settings, Declaration{Name: s.Name, Variable: s.Env, Description: s.Description, Default: s.Default})
+	}
+	for _, s := range m.Secrets {
+		d.Secrets = append(d.Secrets, Declaration{Name: s.Name, Variable: s.Env, Description: s.Description})
+	}
+	return d
 }

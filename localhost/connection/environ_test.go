@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/stretchr/testify/require"
 )
@@ -113,4 +114,15 @@ func TestEnvironmentMakesMissingDirectories(t *testing.T) {
 	_, err := c.Environment(Declared{}, nil, nil)
 	require.NoError(t, err)
 	require.DirExists(t, c.Temp())
+}
+
+func TestDeclaredBy(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Declared{
+		Settings: []Declaration{{Name: "host", Variable: "GH_HOST", Description: "which", Default: "github.com"}},
+		Secrets:  []Declaration{{Name: "token", Variable: "GH_TOKEN", Description: "a token"}},
+	}, DeclaredBy(manifest.Manifest{
+		Settings: []manifest.Setting{{Name: "host", Env: "GH_HOST", Description: "which", Default: "github.com"}},
+		Secrets:  []manifest.Secret{{Name: "token", Env: "GH_TOKEN", Description: "a token"}},
+	}))
 }

@@ -13,8 +13,9 @@
 //	Registry.Watch     all routes, and every change after them
 //
 // Each route has a group that owns its pending starts and running processes. A
-// start that the fence overtakes is cancelled, and a process that comes late is
-// closed before the start returns; so after a successful retirement none lives.
+// start that the fence overtakes is refused if nothing runs yet, and else retired
+// like the others; so after a successful retirement none lives, and an error of a
+// start means that nothing ran.
 //
 // Lock order: Registry.mu, group.mu, CLIConnection.mu. Nothing blocks under them.
 //

@@ -17,22 +17,40 @@ import (
 // fakeLauncher starts fake processes and counts what happens to them.
 type fakeLauncher struct {
 	starts, live, closed atomic.Int64
-	gate                 chan struct{}        // if not nil, Launch waits for it and ignores ctx
+	preparing, starting  *step                // if not nil, stops there
 	make                 func(p *fakeProcess) // changes a process before it runs
-	fail                 error                // of Launch
-	seen                 chan context.Context // if not nil, gets the context of each Launch
+	fail                 error                // of Prepare
+	failStart            error                // of the Starter
 	last                 atomic.Pointer[fakeProcess]
 }
 
-func (l *fakeLauncher) Launch(ctx context.Context, _ StartCLIRequest) (Process, error) {
-	if l.seen != nil {
-		l.seen <- ctx
+// step stops a start at one place: it tells that it is there, with its context,
+// and goes on, whatever the context says, when the test lets it.
+type step struct {
+	reached chan context.Context
+	pass    chan struct{}
+}
+
+func newStep() *step {
+	return &step{reached: make(chan context.Context, 8), pass: make(chan struct{})}
+}
+
+func (s *step) stop(ctx context.Context) {
+	if s != nil {
+		s.reached <- ctx
+		<-s.pass
 	}
-	if l.gate != nil {
-		<-l.gate
-	}
-	if l.fail != nil {
-		return nil, l.fail
+}
+
+func (l *fakeLauncher) Prepare(ctx context.Context, _ StartCLIRequest) (Starter, error) {
+	l.preparing.stop(ctx)
+	return l.start, l.fail
+}
+
+func (l *fakeLauncher) start(ctx context.Context) (Process, error) {
+	l.starting.stop(ctx)
+	if l.failStart != nil {
+		return nil, l.failStart
 	}
 	l.starts.Add(1)
 	l.live.Add(1)

@@ -14,13 +14,13 @@ import (
 // after Terminate, before Close kills it.
 const retireGrace = 500 * time.Millisecond
 
-// group owns everything that one route has started. A start is pending from
-// begin until commit or fail; a connection belongs to the group from commit
-// until it is released, which happens exactly once. After fence no start
-// succeeds: one that was pending is cancelled, and its late process is closed by
-// the goroutine that started it.
+// group owns everything that one route has started. A start is pending from begin
+// until own or fail, and passes commitStart in between: before it nothing runs, so
+// fence and caller can refuse it; after it only the transport knows, so its answer
+// counts. An error of a start therefore means that nothing ran. A connection
+// belongs to the group until it is released, which happens exactly once.
 type group struct {
-	// mu guards everything below.
+	// mu guards everything below, and the flags of the pending starts.
 	mu      sync.Mutex
 	fenced  bool
 	pending map[*pending]struct{}
@@ -37,7 +37,8 @@ var errFenced = fmt.Errorf("route is retired: %w", ErrUnavailable)
 type pending struct {
 	group     *group
 	cancel    context.CancelCauseFunc
-	abandoned bool // the caller is gone; guarded by group.mu
+	committed bool // handed to the transport
+	abandoned bool // the caller is gone
 }
 
 func newGroup() *group {
@@ -48,54 +49,62 @@ func newGroup() *group {
 	}
 }
 
-// start runs launch in a goroutine of its own and gives the process to the
-// caller, unless the group is fenced or the caller goes away first.
-func (g *group) start(ctx context.Context, launch func(context.Context) (Process, error)) (*CLIConnection, error) {
+// outcome is how a start ended.
+type outcome struct {
+	connection *CLIConnection
+	err        error
+}
+
+// start runs one start in a goroutine of its own. It returns at once when the
+// caller goes away before commitStart.
+func (g *group) start(ctx context.Context, prepare func(context.Context) (Starter, error)) (*CLIConnection, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	// The start must not die with the caller in an unknown state: it is
-	// cancelled by the fence, or when it is abandoned, and always accounted for.
+	// The start must not die with the caller in an unknown state: the fence and
+	// abandon cancel it, and it is always accounted for.
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p, err := g.begin(cancel)
 	if err != nil {
 		cancel(err)
 		return nil, err
 	}
-	type result struct {
-		connection *CLIConnection
-		err        error
-	}
-	done := make(chan result, 1)
+	done := make(chan outcome, 1)
 	go func() {
 		defer cancel(nil)
-		process, err := launch(inner)
-		if err != nil {
-			p.fail()
-			done <- result{nil, errors.Join(err, fencedCause(inner))}
-			return
-		}
-		connection, err := p.commit(process)
-		done <- result{connection, err}
+		done <- p.run(inner, prepare)
 	}()
 	select {
-	case r := <-done:
-		return r.connection, r.err
+	case o := <-done:
+		return o.connection, o.err
 	case <-ctx.Done():
 	}
 	if err := context.Cause(ctx); p.abandon(err) {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	r := <-done // it was decided before the caller went away
-	return r.connection, r.err
+	o := <-done
+	return o.connection, o.err
 }
 
-// fencedCause returns ErrUnavailable if the fence cancelled the start.
-func fencedCause(ctx context.Context) error {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrUnavailable) {
-		return cause
+// run is the life of a pending start.
+func (p *pending) run(ctx context.Context, prepare func(context.Context) (Starter, error)) outcome {
+	start, err := prepare(ctx)
+	if err == nil {
+		err = p.commitStart()
 	}
-	return nil
+	if err != nil {
+		p.fail()
+		return outcome{err: err}
+	}
+	process, err := start(ctx)
+	if err != nil {
+		p.fail()
+		if cause := context.Cause(ctx); errors.Is(cause, ErrUnavailable) {
+			err = errors.Join(err, cause) // the fence cancelled it
+		}
+		return outcome{err: err}
+	}
+	return outcome{connection: p.own(process)}
 }
 
 // begin registers a start; cancel stops it. It is refused after fence.
@@ -110,6 +119,20 @@ func (g *group) begin(cancel context.CancelCauseFunc) (*pending, error) {
 	return p, nil
 }
 
+// commitStart is the last moment at which a start can be refused.
+func (p *pending) commitStart() error {
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	switch {
+	case p.group.fenced:
+		return errFenced
+	case p.abandoned:
+		return ErrUnavailable // to nobody
+	}
+	p.committed = true
+	return nil
+}
+
 // fail ends a start that has no process.
 func (p *pending) fail() {
 	p.group.mu.Lock()
@@ -118,47 +141,28 @@ func (p *pending) fail() {
 	p.group.shrunk()
 }
 
-// commit gives the process to the group and returns its connection. If the start
-// was fenced or abandoned meanwhile, the process is closed before the start ends,
-// and kept for a later close if that fails.
-func (p *pending) commit(process Process) (*CLIConnection, error) {
+// own ends a start that has a process. If the fence has come meanwhile, the
+// process ran and is retired like any other: close finds it.
+func (p *pending) own(process Process) *CLIConnection {
 	c := &CLIConnection{process: process, group: p.group}
-	if p.own(c, false) {
-		return c, nil
-	}
-	c.retired.Store(true)
-	if err := process.Close(); err != nil {
-		p.own(c, true)
-		return nil, errors.Join(errFenced, err)
-	}
-	p.fail()
-	return nil, errFenced
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	delete(p.group.pending, p)
+	p.group.owned[c] = struct{}{}
+	p.group.shrunk()
+	return c
 }
 
-// own ends the start by making c the group's; a late one only if it must.
-func (p *pending) own(c *CLIConnection, late bool) bool {
-	g := p.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !late && (g.fenced || p.abandoned) {
-		return false
-	}
-	delete(g.pending, p)
-	g.owned[c] = struct{}{}
-	g.shrunk()
-	return true
-}
-
-// abandon tells the start that its caller is gone. False means that the start
-// has already ended, and the caller must take its result.
+// abandon tells the start that its caller is gone. False means that something may
+// run, and that the caller must take the result, which comes soon.
 func (p *pending) abandon(cause error) bool {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
-	if _, ok := p.group.pending[p]; !ok {
+	p.cancel(cause)
+	if _, ok := p.group.pending[p]; !ok || p.committed {
 		return false
 	}
 	p.abandoned = true
-	p.cancel(cause)
 	return true
 }
 
@@ -195,7 +199,7 @@ func (g *group) close(ctx context.Context) error {
 	early := g.retireAll(ctx, tried)
 	g.settle(ctx)
 	early()
-	g.retireAll(ctx, tried)() // late processes that their start could not close
+	g.retireAll(ctx, tried)() // those that were starting when the fence came
 	g.mu.Lock()
 	starting, running := len(g.pending), len(g.owned)
 	g.mu.Unlock()

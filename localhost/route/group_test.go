@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,104 +13,155 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Retirement during a start: the launcher has a process at hand when the fence
-// comes, and it must not live.
-func TestFenceClosesALateProcess(t *testing.T) {
+// begin starts in a goroutine, whose outcome the channel gets.
+func begin(ctx context.Context, r *Registry, id Identity) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		c, err := r.StartCLI(ctx, request(id))
+		done <- outcome{c, err}
+	}()
+	return done
+}
+
+func TestFenceRefusesAStartThatIsBeingPrepared(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
-	l := &fakeLauncher{gate: make(chan struct{}), seen: make(chan context.Context, 1)}
+	l := &fakeLauncher{preparing: newStep()}
 	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
-	started := make(chan error, 1)
-	go func() {
-		_, err := r.StartCLI(t.Context(), request(d.Identity))
-		started <- err
-	}()
-	launching := <-l.seen
+	started := begin(t.Context(), r, d.Identity)
+	preparing := <-l.preparing.reached
 	removed := make(chan error, 1)
 	go func() { removed <- r.Remove(t.Context(), d.Identity) }()
-	<-launching.Done()
-	require.ErrorIs(t, context.Cause(launching), ErrUnavailable, "the fence cancels pending starts")
-	require.Zero(t, l.starts.Load())
-	close(l.gate)
-	require.ErrorIs(t, <-started, ErrUnavailable)
+	<-preparing.Done()
+	require.ErrorIs(t, context.Cause(preparing), ErrUnavailable, "the fence cancels pending starts")
+	close(l.preparing.pass)
+	require.ErrorIs(t, (<-started).err, ErrUnavailable)
 	require.NoError(t, <-removed)
-	require.EqualValues(t, 1, l.starts.Load())
-	require.Zero(t, l.live.Load())
+	require.Zero(t, l.starts.Load(), "an error means that nothing ran")
 }
 
-func TestLateProcessThatCannotBeClosedIsKept(t *testing.T) {
+// The transport has the start when the fence comes: the process ran, so it is
+// returned, and it is retired.
+func TestFenceRetiresAProcessThatComesLate(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
-	broken := make(chan error, 3)
-	l := &fakeLauncher{gate: make(chan struct{}), seen: make(chan context.Context, 1), make: func(p *fakeProcess) {
-		p.stubborn = true
-		p.closeErr = func() error { return <-broken }
-	}}
+	l := &fakeLauncher{starting: newStep()}
 	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
-	ctx, cancel := context.WithCancel(t.Context())
-	started := make(chan error, 1)
-	go func() {
-		_, err := r.StartCLI(ctx, request(d.Identity))
-		started <- err
-	}()
-	<-l.seen
-	cancel()
-	require.ErrorIs(t, <-started, context.Canceled, "the caller does not wait for a slow start")
-	broken <- errClose
-	close(l.gate)
-	broken <- nil
-	require.NoError(t, r.Remove(t.Context(), d.Identity))
+	started := begin(t.Context(), r, d.Identity)
+	starting := <-l.starting.reached
+	removed := make(chan error, 1)
+	go func() { removed <- r.Remove(t.Context(), d.Identity) }()
+	<-starting.Done()
+	close(l.starting.pass)
+	o := <-started
+	require.NoError(t, o.err)
+	require.NoError(t, <-removed)
 	require.Zero(t, l.live.Load())
-	require.Empty(t, broken)
-}
-
-func TestCallerCancelsAStart(t *testing.T) {
-	t.Parallel()
-	r := NewRegistry()
-	l := &fakeLauncher{gate: make(chan struct{}), seen: make(chan context.Context, 1)}
-	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
-	gone := errors.New("gone")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	started := make(chan error, 1)
-	go func() {
-		_, err := r.StartCLI(ctx, request(d.Identity))
-		started <- err
-	}()
-	launching := <-l.seen
-	cancel(gone)
-	require.ErrorIs(t, <-started, gone)
-	<-launching.Done()
-	close(l.gate)
-	require.NoError(t, r.Close(t.Context()), "waits for the late process")
-	require.EqualValues(t, 1, l.starts.Load())
-	require.Zero(t, l.live.Load())
-
-	_, err := r.StartCLI(ctx, request(d.Identity))
-	require.Error(t, err)
-}
-
-func TestStartOutlivesItsContext(t *testing.T) {
-	t.Parallel()
-	r := NewRegistry()
-	l := &fakeLauncher{seen: make(chan context.Context, 1)}
-	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := r.StartCLI(ctx, request(d.Identity))
+	e, err := o.connection.Wait(t.Context())
 	require.NoError(t, err)
+	require.Equal(t, Exit{Signal: "SIGTERM", Retired: true}, e)
+	require.NoError(t, o.connection.Close())
+	require.EqualValues(t, 1, l.last.Load().closes.Load())
+}
+
+func TestFenceCancelsAStartThatWaits(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	busy := errors.New("no supervisor in time")
+	l := &fakeLauncher{starting: newStep(), failStart: busy}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	started := begin(t.Context(), r, d.Identity)
+	<-l.starting.reached
+	removed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { removed <- r.Remove(ctx, d.Identity) }()
 	cancel()
-	require.EqualValues(t, 1, l.live.Load(), "ctx has no effect once the process runs")
-	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-removed, context.Canceled, "still starting at the deadline")
+	close(l.starting.pass)
+	o := <-started
+	require.ErrorIs(t, o.err, busy)
+	require.ErrorIs(t, o.err, ErrUnavailable)
+	require.NoError(t, r.Settle(t.Context()))
+	require.EqualValues(t, 1, l.closed.Load())
+}
+
+func TestCallerGoesAway(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("gone")
+
+	t.Run("while-it-is-prepared", func(t *testing.T) {
+		t.Parallel()
+		r := NewRegistry()
+		l := &fakeLauncher{preparing: newStep()}
+		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		started := begin(ctx, r, d.Identity)
+		preparing := <-l.preparing.reached
+		cancel(gone)
+		require.ErrorIs(t, (<-started).err, gone, "at once")
+		<-preparing.Done()
+		close(l.preparing.pass)
+		require.NoError(t, r.Close(t.Context()), "waits for the start to give up")
+		require.Zero(t, l.starts.Load())
+		_, err := r.StartCLI(ctx, request(d.Identity))
+		require.Error(t, err)
+	})
+
+	t.Run("while-the-transport-has-it", func(t *testing.T) {
+		t.Parallel()
+		r := NewRegistry()
+		l := &fakeLauncher{starting: newStep()}
+		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		started := begin(ctx, r, d.Identity)
+		starting := <-l.starting.reached
+		cancel(gone)
+		<-starting.Done()
+		require.ErrorIs(t, context.Cause(starting), gone)
+		close(l.starting.pass)
+		o := <-started
+		require.NoError(t, o.err, "it ran, so the caller has it")
+		require.NoError(t, o.connection.Close())
+		require.Zero(t, l.live.Load())
+	})
+
+	t.Run("before-it-begins", func(t *testing.T) {
+		t.Parallel()
+		r := NewRegistry()
+		l := &fakeLauncher{}
+		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		_, err := r.StartCLI(ctx, request(d.Identity))
+		require.ErrorIs(t, err, gone)
+		require.Zero(t, l.starts.Load())
+	})
+
+	t.Run("once-it-runs", func(t *testing.T) {
+		t.Parallel()
+		r := NewRegistry()
+		l := &fakeLauncher{}
+		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := r.StartCLI(ctx, request(d.Identity))
+		require.NoError(t, err)
+		cancel()
+		require.EqualValues(t, 1, l.live.Load(), "ctx has no effect any more")
+		require.NoError(t, c.Close())
+	})
 }
 
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
-	r := NewRegistry()
 	broken := errors.New("no such file")
-	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), &fakeLauncher{fail: broken})
-	_, err := r.StartCLI(t.Context(), request(d.Identity))
-	require.ErrorIs(t, err, broken)
-	require.NotErrorIs(t, err, ErrUnavailable, "only the launcher knows what its failure means")
-	require.NoError(t, r.Close(t.Context()))
+	for _, l := range []*fakeLauncher{{fail: broken}, {failStart: broken}} {
+		r := NewRegistry()
+		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+		_, err := r.StartCLI(t.Context(), request(d.Identity))
+		require.ErrorIs(t, err, broken)
+		require.NotErrorIs(t, err, ErrUnavailable, "only the launcher knows what its failure means")
+		require.NoError(t, r.Close(t.Context()))
+	}
 }
 
 func TestConnection(t *testing.T) {
@@ -147,11 +199,12 @@ func TestConnection(t *testing.T) {
 }
 
 // A start that races the retirement of its route, a thousand times: whichever
-// wins, no process lives once both are done.
+// wins, no process lives once both are done, and as many ran as starts succeeded.
 func TestStartRacingRetirement(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
 	l := &fakeLauncher{}
+	var succeeded atomic.Int64
 	for i := range 1000 {
 		d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
 		var wg sync.WaitGroup
@@ -161,7 +214,10 @@ func TestStartRacingRetirement(t *testing.T) {
 				if err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrIdentityMismatch) {
 					t.Errorf("start: %v", err)
 				}
-				if err == nil && i%2 == 0 {
+				if err != nil {
+					return
+				}
+				if succeeded.Add(1); i%2 == 0 {
 					_ = c.Close()
 				}
 			})
@@ -178,4 +234,5 @@ func TestStartRacingRetirement(t *testing.T) {
 	}
 	require.NoError(t, r.Close(t.Context()))
 	require.Zero(t, l.live.Load())
+	require.Equal(t, succeeded.Load(), l.starts.Load())
 }

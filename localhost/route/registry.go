@@ -15,14 +15,18 @@ import (
 const MaxRoutes = 4096
 
 // Launcher starts the CLI of one route. It is bound to the route's release and
-// connection, so the request cannot choose either. Launch may be called
-// concurrently; when ctx is done it gives up, and what it had started it closes.
+// connection, so the request cannot choose either. Prepare may be called
+// concurrently; it checks the request and readies the start, and nothing runs yet.
 // The registry calls Close once, after the route was retired and nothing of it
 // runs any more.
 type Launcher interface {
-	Launch(ctx context.Context, r StartCLIRequest) (Process, error)
+	Prepare(ctx context.Context, r StartCLIRequest) (Starter, error)
 	Close() error
 }
+
+// Starter starts what was prepared. When ctx is done it gives up if it still can;
+// an error means that nothing ran, and nothing will.
+type Starter func(ctx context.Context) (Process, error)
 
 // slot is the place that at most one current route fills.
 type slot struct {

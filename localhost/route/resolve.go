@@ -63,9 +63,11 @@ func (r *Registry) sorted() []Descriptor {
 
 // StartCLI starts the CLI of the current route whose identity equals q.Identity
 // in every field; otherwise it is ErrIdentityMismatch, and the launcher is not
-// called. ErrUnavailable means that the route was fenced before or during the
-// start, or could not start. When ctx is done first, StartCLI returns at once,
-// and a process that comes late is closed by the route. After it has returned,
+// called. ErrUnavailable means that the route was fenced first, or could not
+// start. An error means that nothing ran, and nothing will: when ctx is done before
+// the transport has the start, StartCLI returns at once; afterwards the
+// transport's answer counts. A route that is fenced in that moment has a process
+// that ran, so it is returned, and retired at once. After StartCLI has returned,
 // ctx has no effect on the process.
 func (r *Registry) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection, error) {
 	if err := q.check(); err != nil {
@@ -75,8 +77,8 @@ func (r *Registry) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnect
 	if err != nil {
 		return nil, err
 	}
-	return p.group.start(ctx, func(ctx context.Context) (Process, error) {
-		return p.launcher.Launch(ctx, q)
+	return p.group.start(ctx, func(ctx context.Context) (Starter, error) {
+		return p.launcher.Prepare(ctx, q)
 	})
 }
 
