@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lendcli/lend/localhost/process"
@@ -56,6 +57,9 @@ func (h *Host) LoginSpec(q route.Query) (process.Spec, error) {
 	spec, err := l.spec(StartCLIRequest{WorkingDirectory: l.account.Home(), Arguments: l.login.Arguments, Stdin: true})
 	if err != nil {
 		return process.Spec{}, fmt.Errorf("login: %w", err)
+	}
+	if i := slices.Index(spec.Env, "TERM=dumb"); i >= 0 {
+		spec.Env[i] = "TERM=xterm" // prompts need more than the default of a start
 	}
 	return spec, nil
 }

@@ -355,6 +355,7 @@ func TestLoginSpec(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"script.js", "auth", "login"}, spec.Args[1:])
 	require.Contains(t, spec.Env, "HOME="+spec.Dir)
+	require.Contains(t, spec.Env, "TERM=xterm")
 	require.True(t, spec.Stdin)
 	r.fail(r.verifyErr, digestOf("a"), errTamper)
 	_, err = r.LoginSpec(query)
