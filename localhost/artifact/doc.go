@@ -15,10 +15,11 @@
 // Import returns; the caller then renames the parent into place.
 //
 // Text file busy: a child that this process forks between the open and the close
-// of a new executable holds its write descriptor until it execs, and Linux refuses
-// to run a file that is open for writing. After the last close Import takes
-// syscall.ForkLock once, which a fork holds until its child has exec'd, so no such
-// child is left when it returns; starts of other programs never wait for a copy.
+// of a new executable holds its write descriptor until it has exec'd, and Linux
+// refuses to run a file that is open for writing. So syscall.ForkLock is held for
+// reading while a file is written, and forks of this process wait for that one file.
+// (To take the lock once after the close is not enough: vfork returns before the
+// kernel closes what is close-on-exec.)
 //
 // The tree digest is SHA-256 over every entry in lexical order: path, NUL, then
 // "dir" NUL, or "file" NUL size NUL content. See docs/localhost.md.

@@ -92,6 +92,9 @@ func (w *writer) file(p string, size int64, exec bool, r io.Reader) error {
 	if _, err := w.add(p, false); err != nil {
 		return err
 	}
+	// No child may be forked that inherits f: see the package comment.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	f, err := w.root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -163,10 +166,6 @@ func (w *writer) finish() error {
 	if err := w.root.Chmod(".", modeDir); err != nil {
 		return err
 	}
-	// See the package comment: a child forked while one of our files was open for
-	// writing has exec'd, and so closed it, once this lock is had.
-	syscall.ForkLock.RLock()
-	syscall.ForkLock.RUnlock() //nolint:staticcheck // an empty critical section is the point
 	return syncTree(w.root, w.dirs)
 }
 
