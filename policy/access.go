@@ -22,9 +22,8 @@ func (p *Policy) Access(source Contracts) []string {
 		for _, s := range subjects {
 			active[s.name] = true
 		}
-		for _, v := range r.versions {
-			for _, g := range r.commands {
-				what := p.describe(r, g, v, source)
+		for _, g := range r.commands {
+			for _, what := range p.describe(r, g, source) {
 				for _, s := range subjects {
 					out = append(out, s.name+s.under+" may run "+what)
 				}
@@ -89,32 +88,47 @@ func (p *Policy) subjectsUnder(r *rule, i *IssuerRule) (out []string) {
 	return slices.Compact(out)
 }
 
-// describe says what one command of a rule is, as narrow as it is.
-func (p *Policy) describe(r *rule, g *grant, v name.Version, source Contracts) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (version %s", r.connector, g.name, v)
-	if !r.connection.IsZero() {
-		b.WriteString(", connection " + r.connection.String())
+// describe says what one command of a rule is, as narrow as it is: one text for
+// all versions of which it is the same.
+func (p *Policy) describe(r *rule, g *grant, source Contracts) []string {
+	var texts []string
+	versions := map[string][]string{}
+	for _, v := range r.versions {
+		text := p.bounds(r, g, v, source)
+		if versions[text] == nil {
+			texts = append(texts, text)
+		}
+		versions[text] = append(versions[text], v.String())
 	}
-	if !r.workspace.IsZero() {
-		b.WriteString(", in the workspace " + r.workspace.String())
+	for i, text := range texts {
+		where := "version " + enumerate(versions[text])
+		if !r.connection.IsZero() {
+			where += ", connection " + r.connection.String()
+		}
+		if !r.workspace.IsZero() {
+			where += ", in the workspace " + r.workspace.String()
+		}
+		texts[i] = fmt.Sprintf("%s %s (%s): %s.", r.connector, g.name, where, text)
 	}
-	b.WriteString("): ")
+	return texts
+}
+
+// bounds says what a command of a rule accepts in one version.
+func (p *Policy) bounds(r *rule, g *grant, v name.Version, source Contracts) string {
 	if source == nil {
-		return b.String() + "as its Connector declares."
+		return "as its Connector declares"
 	}
 	contract, _, err := source.Contract(r.connector, v, r.connection)
 	if err != nil {
-		return b.String() + "nothing as long as it has no current route."
+		return "nothing as long as it has no current route"
 	}
 	c, err := p.narrowed(r, g, contract)
 	if err != nil {
-		return b.String() + "nothing, because the rule does not fit the command."
+		return "nothing, because the rule does not fit the command"
 	}
-	parts := parameters(c)
 	limits := p.operation(contract, c, r.limits)
-	parts = append(parts, outputs(limits), "at most "+showDuration(limits.Run))
-	return b.String() + strings.Join(parts, "; ") + "."
+	parts := append(parameters(c, limits), outputs(limits), "at most "+showDuration(limits.Run))
+	return strings.Join(parts, "; ")
 }
 
 func outputs(l Limits) string {
@@ -125,10 +139,10 @@ func outputs(l Limits) string {
 }
 
 // parameters says what may be said, the required ones first.
-func parameters(c argv.Command) []string {
+func parameters(c argv.Command, limits Limits) []string {
 	var must, may []string
 	for _, q := range c.Parameters {
-		text := q.Name.String() + " " + values(q)
+		text := q.Name.String() + " " + values(q, limits)
 		if q.Required {
 			must = append(must, text)
 			continue
@@ -146,9 +160,9 @@ func parameters(c argv.Command) []string {
 }
 
 // values says what a parameter accepts.
-func values(q argv.Parameter) string {
+func values(q argv.Parameter, limits Limits) string {
 	if q.Stdin != nil {
-		return "on standard input, up to " + showSize(or(q.Stdin.MaxBytes, defaultStdin))
+		return "on standard input, up to " + showSize(limits.Stdin)
 	}
 	text := schemaText(merged(q.Schemas))
 	if text == "" {

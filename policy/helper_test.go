@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -222,3 +223,19 @@ peers:
   maria-laptop: ` + mariaID + `
   build-agent: ` + agentID + `
 `
+
+func jsonKeys(v any) (keys []string) {
+	typ := reflect.TypeOf(v)
+	for i := range typ.NumField() {
+		tag, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		keys = append(keys, tag)
+	}
+	return keys
+}
+
+func fieldKeys(s *strict.Shape) (keys []string) {
+	for _, f := range s.Fields {
+		keys = append(keys, f.Key)
+	}
+	return keys
+}

@@ -142,35 +142,40 @@ func (l *linter) parameter(p argv.Parameter) {
 	n := p.Name.String()
 	if p.Flag != nil {
 		for _, spelling := range append([]string{p.Flag.Name}, p.Flag.Aliases...) {
-			if d, ok := l.option(spelling); ok && !Pinned(p) && !harmless(p, d) {
+			if d, ok := l.option(spelling); ok && !harmless(p, d) && (!Pinned(p) || switchedOn(p)) {
 				l.add(d.fatal, n, spelling+" "+d.why, "forbid it, or list its values with enum")
 				break
 			}
 		}
 	}
-	if variables[p.Variable] || strings.HasPrefix(p.Variable, "GIT_CONFIG") {
-		l.add(!Pinned(p), n, "the variable "+p.Variable+" steers what programs run or load", "leave it out")
+	if variables[p.Variable] && !Pinned(p) {
+		l.add(true, n, "the variable "+p.Variable+" chooses another account, server or resource", "list its values with enum, or leave it out")
 	}
 	if l.writes() && p.Stdin == nil && freeText(p) {
 		l.add(false, n, "any text at all goes into an argument of a command that writes", "bound it with pattern and max_length, or read it from standard input")
 	}
 }
 
-// harmless tells whether an option that only warns is bound well enough by a
-// pattern that admits neither paths nor addresses.
+// harmless tells whether what a parameter accepts leaves an option no harm: a
+// number; a boolean that is off; and, unless the option is fatal, what a pattern or
+// a path bounds.
 func harmless(p argv.Parameter, d danger) bool {
-	if d.fatal {
-		return p.Schemas[0].Type == argv.TypeBoolean && slices.ContainsFunc(p.Schemas, func(s argv.Schema) bool { return s.Const != nil && *s.Const == "false" })
-	}
-	if p.Schemas[0].Type == argv.TypeInteger || p.Schemas[0].Type == argv.TypeNumber {
+	switch p.Schemas[0].Type {
+	case argv.TypeInteger, argv.TypeNumber:
 		return true
+	case argv.TypeBoolean, argv.TypeString:
 	}
-	return slices.ContainsFunc(p.Schemas, func(s argv.Schema) bool { return s.Pattern != "" || s.Kind == argv.KindPath })
+	return !d.fatal && slices.ContainsFunc(p.Schemas, func(s argv.Schema) bool { return s.Pattern != "" || s.Kind == argv.KindPath })
 }
 
 // Pinned tells whether only listed values of a parameter are accepted.
 func Pinned(p argv.Parameter) bool {
 	return slices.ContainsFunc(p.Schemas, func(s argv.Schema) bool { return s.Const != nil || s.Enum != nil })
+}
+
+// switchedOn tells whether a boolean may be true: to list that is no bound.
+func switchedOn(p argv.Parameter) bool {
+	return p.Schemas[0].Type == argv.TypeBoolean && !slices.ContainsFunc(p.Schemas, func(s argv.Schema) bool { return s.Const != nil && *s.Const == "false" })
 }
 
 func freeText(p argv.Parameter) bool {

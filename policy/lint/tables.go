@@ -93,11 +93,9 @@ var (
 		"tar": {"-I": {true, runs}},
 	}
 
-	// variables steer what programs run or load.
-	variables = words("PATH", "HOME", "SHELL", "EDITOR", "VISUAL", "PAGER", "BROWSER", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV",
-		"NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_EDITOR",
-		"GIT_PAGER", "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL", "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "GH_EDITOR", "GH_PAGER", "GH_BROWSER", "GH_HOST",
-		"GH_REPO", "GH_CONFIG_DIR", "XDG_CONFIG_HOME", "KUBECONFIG", "AWS_CONFIG_FILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "IFS")
+	// variables choose the account or the resource, which options would be
+	// declared for; those that steer what runs the grammar refuses by itself.
+	variables = words("GH_REPO", "GH_HOST", "GH_TOKEN", "GITHUB_TOKEN", "KUBECONFIG", "AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL", "STRIPE_API_KEY", "DOCKER_HOST", "VAULT_ADDR")
 )
 
 func words(list ...string) map[string]bool {

@@ -32,9 +32,9 @@ func resolve(s string) (kind Kind, message, hint string) {
 		return Bad, "a date is written in quotes", `write "` + s + `"`
 	}
 	switch strings.ToLower(s) {
-	case "yes", "on", "y", "true":
+	case "yes", "on", "true":
 		return Bad, "some YAML readers take this word for a boolean", `write true, or text in quotes`
-	case "no", "off", "n", "false":
+	case "no", "off", "false":
 		return Bad, "some YAML readers take this word for a boolean", `write false, or text in quotes`
 	case "null", "~", "":
 		return Null, "", ""

@@ -107,13 +107,16 @@ func nullHint(s *Shape) string {
 	return "write one, or remove the key"
 }
 
-// quoteHint helps where a number or boolean stands for a text.
+// quoteHint helps where something else stands for a text, or a text for a list.
 func (s *Shape) quoteHint(n *Node) string {
 	if s.Text != nil && (n.Kind == Int || n.Kind == Number || n.Kind == Bool) {
 		return `write "` + n.Text + `" in quotes`
 	}
 	if s.List != nil && s.Text == nil && n.Kind == String {
 		return "write [" + n.Text + "]"
+	}
+	if s.Text != nil && n.Kind == Map {
+		return "write a text that has a colon in quotes"
 	}
 	return ""
 }

@@ -1,0 +1,393 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/policy/strict"
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+const corpusDir = "../protocol/argv/testdata/corpus"
+
+// corpusContracts has the corpus of the grammar as manifests of Connectors.
+func corpusContracts(t testing.TB) fakeContracts {
+	t.Helper()
+	out := fakeContracts{}
+	for file, ids := range map[string][]string{
+		"gh": {"github@2.96.0"}, "git": {"git@2.53.0"},
+		"stripe": {"stripe@1.21.8", "stripe@1.21.8#test-account"}, "lark-cli": {"lark@1.0.0"},
+	} {
+		c := corpusContract(t, archives(t, corpusDir)[file]["contract.yaml"])
+		for _, id := range ids {
+			out[id] = c
+		}
+	}
+	out["tool@1.0#work"] = argv.Contract{Command: "tool", Environment: []string{"TITLE"}}
+	out["tool@1.1#work"] = out["tool@1.0#work"]
+	return out
+}
+
+func corpusContract(t testing.TB, data []byte) argv.Contract {
+	t.Helper()
+	doc, err := strict.Parse("contract.yaml", data, MaxFile)
+	require.NoError(t, err)
+	require.NoError(t, doc.Err())
+	var form contractForm
+	require.NoError(t, doc.Root.Decode(&form))
+	return form.contract(t)
+}
+
+func policyFiles(t testing.TB) map[string][]byte {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/policies/*.yaml")
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 5)
+	out := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		out[strings.TrimSuffix(filepath.Base(path), ".yaml")] = data
+	}
+	return out
+}
+
+// The policies for real CLIs pass their own tests, have no error, and say what
+// their golden files say.
+func TestPolicies(t *testing.T) {
+	source := corpusContracts(t)
+	for title, data := range policyFiles(t) {
+		t.Run(title, func(t *testing.T) {
+			p, err := Parse(title+".yaml", data)
+			require.NoError(t, err)
+			for _, r := range p.RunTests(source) {
+				require.True(t, r.Passed, "%s: %s: %s", r.Position, r.Name, r.Message)
+			}
+			var b strings.Builder
+			for _, f := range p.Lint(source) {
+				require.NotEqual(t, LevelError, f.Level, f.String())
+				b.WriteString(f.String() + "\n")
+			}
+			b.WriteString("\n" + strings.Join(p.Access(source), "\n") + "\n")
+			golden(t, "testdata/policies/"+title+".golden", b.String())
+		})
+	}
+}
+
+// The order of rules, of commands and of names means nothing.
+func TestOrderMeansNothing(t *testing.T) {
+	source := corpusContracts(t)
+	for title, data := range policyFiles(t) {
+		p, err := Parse("p", data)
+		require.NoError(t, err)
+		before, rules, _ := bytes.Cut(data, []byte("\nallow:\n"))
+		rules, tests, found := bytes.Cut(rules, []byte("\ntests:\n"))
+		if !found {
+			continue
+		}
+		parts := strings.Split("\n"+string(rules), "\n  - ")[1:]
+		slices.Reverse(parts)
+		text := string(before) + "\nallow:\n  - " + strings.Join(parts, "\n  - ") + "\ntests:\n" + string(tests)
+		q, err := Parse("p", []byte(text))
+		require.NoError(t, err, title)
+		require.Equal(t, p.Access(source), q.Access(source))
+		for i := range p.tests {
+			a, b := p.Decide(p.tests[i].request, source), q.Decide(q.tests[i].request, source)
+			require.Equal(t, a.Allowed, b.Allowed)
+			require.Equal(t, a.Reason, b.Reason)
+			require.Equal(t, a.Rule.Name, b.Rule.Name)
+			require.Equal(t, a.Call, b.Call)
+		}
+	}
+}
+
+// Every line of the grammar's corpus gets the same answer through a policy that
+// narrows nothing, whether the manifest or the policy declares the commands.
+func TestCorpusThroughPolicy(t *testing.T) {
+	for title, files := range archives(t, corpusDir) {
+		contract := corpusContract(t, files["contract.yaml"])
+		bare := contract
+		bare.Commands = nil
+		var rule, declarations strings.Builder
+		rule.WriteString("allow:\n  - name: r\n    to: [maria-laptop]\n    connector: tool\n    version: \"1\"\n    workspace: w\n    commands:\n")
+		for _, c := range contract.Commands {
+			rule.WriteString("      " + c.Name.String() + ": {}\n")
+		}
+		_, commands, found := strings.Cut(string(files["contract.yaml"]), "\ncommands:\n")
+		require.True(t, found)
+		declarations.WriteString("commands:\n  tool:\n  " + strings.ReplaceAll(strings.TrimRight(commands, "\n"), "\n", "\n  ") + "\n")
+		start := head + "workspaces: {w: {path: /w}}\n"
+		for kind, p := range map[string]*Policy{
+			"manifest": mustParse(t, start+rule.String()), "policy": mustParse(t, start+declarations.String()+rule.String()),
+		} {
+			source := fakeContracts{"tool@1": contract}
+			if kind == "policy" {
+				source = fakeContracts{"tool@1": bare}
+			}
+			t.Run(title+"-"+kind, func(t *testing.T) { runCorpus(t, p, source, string(files["lines"])) })
+		}
+	}
+}
+
+func runCorpus(t *testing.T, p *Policy, source Contracts, lines string) {
+	n := 0
+	for _, line := range strings.Split(lines, "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		n++
+		words := splitWords(t, line)
+		r := Request{
+			Issuer: must(parsePeer(ownerID)), Peer: must(parsePeer(mariaID)), Now: someDay,
+			Connector: must(name.ParseConnectorKey("tool")), Version: must(name.ParseVersion("1")),
+		}
+		if words[0] == "accept" {
+			at := slices.Index(words, "=>")
+			r.Command, r.Arguments = must(name.ParseCommand(words[1])), words[2:at]
+			d := p.Decide(r, source)
+			if d.Reason == ReasonStdin {
+				r.Stdin = true
+				d = p.Decide(r, source)
+			}
+			require.True(t, d.Allowed, "%s: %s %v", line, d.Reason, d.Err)
+			require.Equal(t, words[at+1:], d.Call.Arguments, line)
+			continue
+		}
+		command, err := name.ParseCommand(words[2])
+		if err != nil {
+			continue
+		}
+		r.Command, r.Arguments = command, words[3:]
+		d := p.Decide(r, source)
+		require.False(t, d.Allowed, line)
+		want := ReasonArgument
+		if words[1] == "command" {
+			want = ReasonCommand
+		}
+		require.Equal(t, want, d.Reason, line)
+	}
+	require.Greater(t, n, 20)
+}
+
+// splitWords reads a line as the README of the corpus says.
+func splitWords(t *testing.T, line string) (out []string) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		word, rest, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, `"`) {
+			prefix, err := strconv.QuotedPrefix(line)
+			require.NoError(t, err, line)
+			rest, word = line[len(prefix):], must(strconv.Unquote(prefix))
+		}
+		line = rest
+		before, macro, ok := strings.Cut(word, "<")
+		macro, after, closed := strings.Cut(macro, ">")
+		parts := strings.SplitN(macro, ":", 3)
+		switch {
+		case !ok || !closed || len(parts) != 3:
+			out = append(out, word)
+		case parts[0] == "bytes":
+			out = append(out, before+strings.Repeat(parts[2], must(strconv.Atoi(parts[1])))+after)
+		case parts[0] == "args":
+			out = append(out, slices.Repeat([]string{parts[2]}, must(strconv.Atoi(parts[1])))...)
+		default:
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+// beyondSchema are the constraints that the JSON Schema cannot express. A file
+// that breaks nothing else is refused by the loader alone.
+func beyondSchema() map[string]string {
+	return map[string]string{
+		strict.RuleYAML:      "what is no plain YAML: anchors, aliases, merge keys, tags, directives, a second document, characters that cannot be seen",
+		strict.RuleSize:      "the size of the file, its depth and the number of its tokens",
+		strict.RuleQuoted:    "a version, a date, or a word such as on has to be in quotes; numbers have one spelling",
+		strict.RuleFormat:    "a peer ID that has the right letters and is none; a day that does not exist; . and .. in a path",
+		strict.RuleUnique:    "duplicate keys, names of rules and tests, peers and issuers with two names, a group named like a peer",
+		strict.RuleReference: "names of peers, groups, issuers, workspaces and rules that the file does not have",
+		strict.RuleMeaning:   "parts that do not fit together: limits that are raised, what argv.Declaration.Command refuses, tests that contradict themselves",
+	}
+}
+
+// Loader and schema agree on every file of testdata: what the loader accepts the
+// schema accepts; what it refuses the schema refuses too, unless each problem is of
+// a kind that the schema cannot express.
+func TestSchemaAgreesWithLoader(t *testing.T) {
+	schema := compileSchema(t)
+	seen := map[string]bool{}
+	paths, err := filepath.Glob("testdata/*/*.yaml")
+	require.NoError(t, err)
+	require.Greater(t, len(paths), 70)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = Parse("p", data)
+		accepted, readable := validates(t, schema, data)
+		if err == nil {
+			require.True(t, readable && accepted, "%s: the schema refuses what the loader accepts", path)
+			continue
+		}
+		structural := false
+		for _, problem := range err.(Problems) { //nolint:errorlint,forcetypeassert // documented
+			structural = structural || problem.Rule == ""
+			if problem.Rule != "" {
+				require.Contains(t, beyondSchema(), problem.Rule)
+				seen[problem.Rule] = true
+			}
+		}
+		if structural && readable {
+			require.False(t, accepted, "%s: the schema accepts what the loader refuses: %v", path, err)
+		}
+		if !structural && readable {
+			require.True(t, accepted, "%s: refused for what the schema is said not to express: %v", path, err)
+		}
+	}
+	for _, archive := range archives(t, "testdata/decide") {
+		accepted, readable := validates(t, schema, archive["policy.yaml"])
+		require.True(t, accepted && readable)
+	}
+	for rule := range beyondSchema() {
+		require.True(t, seen[rule], "no file of testdata shows the rule %s", rule)
+	}
+}
+
+// One change in a good file at a time: a key misspelt, removed or given another
+// kind of value. Loader and schema must agree on each.
+func TestSchemaAgreesOnMutations(t *testing.T) {
+	schema := compileSchema(t)
+	doc, err := strict.Parse("p", policyFiles(t)["everything"], MaxFile)
+	require.NoError(t, err)
+	n := 0
+	mutate(doc.Root.Value(), func(change string, root any) {
+		text, err := json.Marshal(root)
+		require.NoError(t, err)
+		_, err = Parse("p", text)
+		accepted, readable := validates(t, schema, text)
+		require.True(t, readable)
+		n++
+		structural := false
+		if err != nil {
+			for _, problem := range err.(Problems) { //nolint:errorlint,forcetypeassert // documented
+				structural = structural || problem.Rule == ""
+			}
+		}
+		require.Equal(t, structural, !accepted, "%s: %v", change, err)
+	})
+	require.Greater(t, n, 300)
+}
+
+// mutate calls f with root after each single change, and undoes the change.
+func mutate(root any, f func(change string, root any)) {
+	var walk func(path string, v any, set func(any))
+	others := []any{"x y", 3.0, true, []any{}, map[string]any{}, nil, strings.Repeat("x", 5000)}
+	walk = func(path string, v any, set func(any)) {
+		for _, o := range others {
+			set(o)
+			f(path+" = "+string(must(json.Marshal(o))), root)
+		}
+		set(v)
+		switch v := v.(type) {
+		case map[string]any:
+			for _, k := range sortedKeys(v) {
+				old := v[k]
+				delete(v, k)
+				f("delete "+path+"."+k, root)
+				v[k+"x!"] = old
+				f("rename "+path+"."+k, root)
+				delete(v, k+"x!")
+				v[k] = old
+				walk(path+"."+k, old, func(n any) { v[k] = n })
+			}
+		case []any:
+			for i := range v {
+				old := v[i]
+				walk(path+"[]", old, func(n any) { v[i] = n })
+			}
+		}
+	}
+	m := root.(map[string]any) //nolint:forcetypeassert // the file is a map
+	for _, k := range sortedKeys(m) {
+		old := m[k]
+		delete(m, k)
+		f("delete "+k, root)
+		m[k] = old
+		walk(k, old, func(n any) { m[k] = n })
+	}
+}
+
+func sortedKeys(m map[string]any) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func compileSchema(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("policy.schema.json", doc))
+	schema, err := c.Compile("policy.schema.json")
+	require.NoError(t, err)
+	return schema
+}
+
+// validates reads YAML as an editor would, and asks the schema.
+func validates(t testing.TB, schema *jsonschema.Schema, data []byte) (accepted, readable bool) {
+	t.Helper()
+	doc, err := strict.Parse("p", data, MaxFile)
+	if err != nil || doc.Err() != nil {
+		return false, false
+	}
+	return schema.Validate(doc.Root.Value()) == nil, true
+}
+
+func TestSchemaIsPublished(t *testing.T) {
+	golden(t, "testdata/policy.schema.json", string(Schema()))
+}
+
+// The keys of a declaration in the tables are those of the grammar's types.
+func TestShapeHasTheKeysOfDeclarations(t *testing.T) {
+	require.ElementsMatch(t, jsonKeys(argv.Declaration{}), fieldKeys(declarationShape()))
+	require.ElementsMatch(t, jsonKeys(argv.ParameterDeclaration{}), fieldKeys(parameterShape()))
+}
+
+func TestExampleOfTheDocs(t *testing.T) {
+	doc, err := os.ReadFile("../docs/policy.md")
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(doc), "```yaml\n")
+	require.True(t, found)
+	example, _, found = strings.Cut(example, "```")
+	require.True(t, found)
+	p := mustParse(t, example)
+	for _, r := range p.RunTests(corpusContracts(t)) {
+		require.True(t, r.Passed, "%s: %s", r.Name, r.Message)
+	}
+	for _, sentence := range p.Access(corpusContracts(t)) {
+		if strings.Contains(sentence, "issue.list") {
+			require.Contains(t, string(doc), sentence)
+		}
+	}
+	for _, key := range append(fieldKeys(fileShape()), fieldKeys(gatewayLimitsShape())...) {
+		require.Contains(t, string(doc), "`"+key+"`", "docs/policy.md leaves out a key")
+	}
+	for _, f := range slices.Concat(fieldKeys(ruleShape()), fieldKeys(testShape()), fieldKeys(issuerShape()), fieldKeys(declarationShape()), fieldKeys(parameterShape()), fieldKeys(narrowingShape())) {
+		require.Contains(t, string(doc), "`"+f+"`", "docs/policy.md leaves out a key")
+	}
+	_, err = txtar.ParseFile("testdata/decide/core.txtar")
+	require.NoError(t, err)
+}
