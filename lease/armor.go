@@ -43,6 +43,9 @@ const (
 	armorEnd    = "-----END LEND LEASE-----"
 	armorHint   = "Address: "
 	armorColumn = 64
+
+	// addressBytes keeps lines, escapes and look-alikes out of host names.
+	addressBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/"
 )
 
 // Armor writes a lease file: text that survives mail and terminals. The error is
@@ -145,6 +148,9 @@ func checkAddresses(addresses []string, gateway name.PeerID, rule AddressRule) e
 func checkAddress(s string, gateway name.PeerID, rule AddressRule) string {
 	if len(s) > MaxAddress {
 		return "too long"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(addressBytes, r) }) {
+		return "a byte that belongs in no address"
 	}
 	m, err := multiaddr.NewMultiaddr(s)
 	if err != nil || m.String() != s {

@@ -12,8 +12,8 @@
 //
 // A lease is decoded strictly: bytes that are accepted are the bytes that the
 // package would write for the same values. Armor and ParseArmor are the text form
-// of a lease file, with unsigned address hints. RevocationSet is the set that a
-// gateway consults, with its own file form; what cannot be parsed denies all.
+// of a lease file, with unsigned address hints. Package revocation has the set that
+// a gateway consults.
 //
 // The numbered rules are those of docs/lease.md.
 package lease

@@ -41,7 +41,7 @@ const (
 	reasonEnd
 )
 
-// Precise tells whether the peer may learn the reason.
+// Precise tells whether the peer may learn the reason. spec: LEASE-32.
 func (r Reason) Precise() bool { return r > ReasonGateway && r < reasonEnd }
 
 func (r Reason) String() string { return r.text().code }

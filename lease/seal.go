@@ -148,7 +148,7 @@ func Open(chain [][]byte) (Lease, error) {
 }
 
 // checkLinks is where the rules of delegation go; this version accepts a root
-// alone. spec: LEASE-18, LEASE-19.
+// alone. spec: LEASE-20, LEASE-21.
 func checkLinks(leases []Lease) error {
 	if len(leases) > MaxDepth {
 		return &Error{Reason: ReasonDepth, Link: MaxDepth}
@@ -159,8 +159,8 @@ func checkLinks(leases []Lease) error {
 	return nil
 }
 
-// acceptable refuses what this version does not understand. spec: LEASE-20,
-// LEASE-21.
+// acceptable refuses what this version does not understand. spec: LEASE-22,
+// LEASE-23.
 func (l *Lease) acceptable() error {
 	if len(l.Critical) > 0 {
 		return refuse(ReasonCritical, name.Quote(l.Critical[0]))

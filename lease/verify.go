@@ -45,7 +45,7 @@ type IssuerRule struct {
 }
 
 // RevocationChecker tells whether something that names s was revoked. It must
-// not block. *RevocationSet is one.
+// not block. *revocation.Set is one.
 type RevocationChecker interface {
 	Revoked(s Subject) bool
 }
@@ -73,7 +73,7 @@ type Verified struct {
 
 // Verify checks what peer presents, root first. The first check that fails
 // decides; the error is an *Error whose Reason names it. It never blocks and is
-// safe for concurrent use. spec: LEASE-1 to LEASE-27.
+// safe for concurrent use. spec: LEASE-1 to LEASE-27, LEASE-33.
 func (v *Verifier) Verify(chain [][]byte, peer name.PeerID) (*Verified, error) {
 	if v.Now == nil || v.Issuers == nil {
 		return nil, refuse(ReasonUntrustedIssuer, "nobody is trusted")
@@ -122,7 +122,7 @@ func (v *Verifier) trust(l *Verified, now time.Time) (IssuerRule, error) {
 
 // checkFixed holds the checks after the issuer's that give the same result
 // whenever they are made. After the gateway's the peer may learn the reason.
-// spec: LEASE-18 to LEASE-22.
+// spec: LEASE-18 to LEASE-23.
 func (v *Verifier) checkFixed(leases []Lease, peer name.PeerID) error {
 	leaf := len(leases) - 1
 	if leases[leaf].Holder != peer {
@@ -139,7 +139,7 @@ func (v *Verifier) checkFixed(leases []Lease, peer name.PeerID) error {
 	return leases[leaf].acceptable()
 }
 
-// checkNow holds the checks that depend on the moment. spec: LEASE-23 to LEASE-26.
+// checkNow holds the checks that depend on the moment. spec: LEASE-24 to LEASE-26.
 func (v *Verifier) checkNow(l *Verified, rule IssuerRule, now time.Time) error {
 	if err := l.window(now, min(max(v.Skew, 0), MaxSkew)); err != nil {
 		return err

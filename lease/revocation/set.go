@@ -1,4 +1,4 @@
-package lease
+package revocation
 
 import (
 	"bytes"
@@ -8,21 +8,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 // Bounds of a revocation set in its file form. spec: LEASE-34.
 const (
-	MaxRevocations     = 100_000
-	MaxRevocationBytes = 64 << 20
+	MaxEntries = 100_000
+	MaxBytes   = 64 << 20
 )
 
-// Revocation names leases by all of its fields that are set; at least one is. A
+// Entry names leases by all of its fields that are set; at least one is. A
 // lease that matches every one of them is revoked: {Issuer, Invocation} is an
 // issuer's word about its own invocation, {Invocation} the owner's about
 // everybody's.
-type Revocation struct {
-	Lease      ID
+type Entry struct {
+	Lease      lease.ID
 	Invocation name.InvocationID
 	Holder     name.PeerID
 	Issuer     name.PeerID
@@ -33,28 +34,32 @@ type Revocation struct {
 	At, Until time.Time
 }
 
-// RevocationSet is an immutable set of revocations, kept in order; it may be used
-// from any goroutine. The zero value, and nil, deny everything: a set is made by
-// NewRevocationSet or ParseRevocations.
-type RevocationSet struct {
+// Set is an immutable set of revocations, kept in order; it may be used from any
+// goroutine. The zero value, and nil, deny everything: a set is made by New or
+// Parse.
+type Set struct {
 	valid   bool
-	entries []Revocation
+	entries []Entry
 	// byKey finds entries by their most selective field; the others are in rest.
-	byKey map[any][]Revocation
-	rest  []Revocation
+	byKey map[any][]Entry
+	rest  []Entry
 }
 
-// NewRevocationSet returns a set of the given entries, MaxRevocations at most. It
-// cuts times to milliseconds.
-func NewRevocationSet(entries ...Revocation) (*RevocationSet, error) {
-	if len(entries) > MaxRevocations {
-		return nil, fmt.Errorf("make revocation set: more than %d entries", MaxRevocations)
+// New returns a set of the given entries, MaxEntries at most. It cuts times to
+// milliseconds. An entry that names nothing, and one with a time outside the years
+// 1970 to 9999, are errors.
+func New(entries ...Entry) (*Set, error) {
+	if len(entries) > MaxEntries {
+		return nil, fmt.Errorf("make revocation set: more than %d entries", MaxEntries)
 	}
-	s := &RevocationSet{valid: true, entries: slices.Clone(entries), byKey: make(map[any][]Revocation)}
+	s := &Set{valid: true, entries: slices.Clone(entries), byKey: make(map[any][]Entry)}
 	for i := range s.entries {
 		e := &s.entries[i]
 		for _, t := range []*time.Time{&e.IssuedBefore, &e.At, &e.Until} {
 			*t = t.UTC().Truncate(time.Millisecond)
+			if !t.IsZero() && (t.Year() < 1970 || t.Year() > 9999) {
+				return nil, fmt.Errorf("make revocation set: entry %d has a time out of range", i)
+			}
 		}
 		key, ok := e.key()
 		if !ok {
@@ -70,7 +75,7 @@ func NewRevocationSet(entries ...Revocation) (*RevocationSet, error) {
 }
 
 // key returns the field to index by, nil for an entry that only has a time.
-func (r *Revocation) key() (key any, ok bool) {
+func (r *Entry) key() (key any, ok bool) {
 	switch {
 	case !r.Lease.IsZero():
 		return r.Lease, true
@@ -90,7 +95,7 @@ type (
 	issuerKey name.PeerID
 )
 
-func (r *Revocation) matches(s Subject) bool {
+func (r *Entry) matches(s lease.Subject) bool {
 	return (r.Lease.IsZero() || r.Lease == s.Lease) &&
 		(r.Invocation.IsZero() || r.Invocation == s.Invocation) &&
 		(r.Holder.IsZero() || r.Holder == s.Holder) &&
@@ -100,11 +105,11 @@ func (r *Revocation) matches(s Subject) bool {
 
 // Revoked tells whether any entry matches s. A set that is nil or zero says yes.
 // spec: LEASE-26.
-func (s *RevocationSet) Revoked(sub Subject) bool {
+func (s *Set) Revoked(sub lease.Subject) bool {
 	if s == nil || !s.valid {
 		return true
 	}
-	match := func(r Revocation) bool { return r.matches(sub) }
+	match := func(r Entry) bool { return r.matches(sub) }
 	for _, key := range []any{sub.Lease, sub.Invocation, holderKey(sub.Holder), issuerKey(sub.Issuer)} {
 		if slices.ContainsFunc(s.byKey[key], match) {
 			return true
@@ -114,7 +119,7 @@ func (s *RevocationSet) Revoked(sub Subject) bool {
 }
 
 // Entries returns a copy of the entries, oldest first.
-func (s *RevocationSet) Entries() []Revocation {
+func (s *Set) Entries() []Entry {
 	if s == nil {
 		return nil
 	}
@@ -123,12 +128,12 @@ func (s *RevocationSet) Entries() []Revocation {
 
 // With returns a set that has more entries, without those that may be forgotten
 // at now. A set that denies everything stays so: it returns an error.
-func (s *RevocationSet) With(now time.Time, more ...Revocation) (*RevocationSet, error) {
+func (s *Set) With(now time.Time, more ...Entry) (*Set, error) {
 	if s == nil || !s.valid {
 		return nil, errDenyAll
 	}
-	kept := slices.DeleteFunc(s.Entries(), func(r Revocation) bool { return !r.Until.IsZero() && !now.Before(r.Until) })
-	return NewRevocationSet(append(kept, more...)...)
+	kept := slices.DeleteFunc(s.Entries(), func(r Entry) bool { return !r.Until.IsZero() && !now.Before(r.Until) })
+	return New(append(kept, more...)...)
 }
 
 var errDenyAll = errors.New("the revocation set is not readable and denies everything")
@@ -140,7 +145,7 @@ const (
 
 // Marshal writes the file form: text, one entry a line, and a last line that
 // counts them, so that a cut file does not parse. spec: LEASE-34.
-func (s *RevocationSet) Marshal() ([]byte, error) {
+func (s *Set) Marshal() ([]byte, error) {
 	if s == nil || !s.valid {
 		return nil, errDenyAll
 	}
@@ -150,13 +155,13 @@ func (s *RevocationSet) Marshal() ([]byte, error) {
 		fmt.Fprintln(&b, s.entries[i].line())
 	}
 	fmt.Fprintf(&b, "end %d\n", len(s.entries))
-	if b.Len() > MaxRevocationBytes {
-		return nil, fmt.Errorf("write revocation set: more than %d bytes", MaxRevocationBytes)
+	if b.Len() > MaxBytes {
+		return nil, fmt.Errorf("write revocation set: more than %d bytes", MaxBytes)
 	}
 	return b.Bytes(), nil
 }
 
-func (r *Revocation) line() string {
+func (r *Entry) line() string {
 	var b strings.Builder
 	b.WriteString("revoke")
 	put := func(key, value string) {
@@ -182,19 +187,19 @@ func (r *Revocation) line() string {
 	return b.String()
 }
 
-// ParseRevocations reads what Marshal wrote, and nothing else. On an error the
+// Parse reads what Marshal wrote, and nothing else. On an error the
 // set is not nil: it denies everything. spec: LEASE-34.
-func ParseRevocations(b []byte) (*RevocationSet, error) {
-	s, err := parseRevocations(b)
+func Parse(b []byte) (*Set, error) {
+	s, err := parse(b)
 	if err != nil {
-		return new(RevocationSet), fmt.Errorf("read revocation set: %w", err)
+		return new(Set), fmt.Errorf("read revocation set: %w", err)
 	}
 	return s, nil
 }
 
-func parseRevocations(b []byte) (*RevocationSet, error) {
-	if len(b) > MaxRevocationBytes {
-		return nil, fmt.Errorf("more than %d bytes", MaxRevocationBytes)
+func parse(b []byte) (*Set, error) {
+	if len(b) > MaxBytes {
+		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
 	}
 	lines := strings.Split(string(b), "\n")
 	if len(lines) < 3 || lines[0] != revocationHead || lines[len(lines)-1] != "" {
@@ -204,19 +209,19 @@ func parseRevocations(b []byte) (*RevocationSet, error) {
 	if last != fmt.Sprintf("end %d", len(body)) {
 		return nil, errors.New("the last line does not count the entries")
 	}
-	entries := make([]Revocation, 0, len(body))
+	entries := make([]Entry, 0, len(body))
 	for i, line := range body {
-		r, err := parseRevocation(line)
+		r, err := parseEntry(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+2, err)
 		}
 		entries = append(entries, r)
 	}
-	return NewRevocationSet(entries...)
+	return New(entries...)
 }
 
-func parseRevocation(line string) (Revocation, error) {
-	var r Revocation
+func parseEntry(line string) (Entry, error) {
+	var r Entry
 	words := strings.Split(line, " ")
 	for _, w := range words[1:] {
 		key, value, _ := strings.Cut(w, "=")
@@ -240,11 +245,11 @@ func parseRevocation(line string) (Revocation, error) {
 			err = errors.New("unknown field")
 		}
 		if err != nil {
-			return Revocation{}, fmt.Errorf("%s: %w", name.Quote(key), err)
+			return Entry{}, fmt.Errorf("%s: %w", name.Quote(key), err)
 		}
 	}
 	if r.line() != line {
-		return Revocation{}, errors.New("not as it is written")
+		return Entry{}, errors.New("not as it is written")
 	}
 	return r, nil
 }
