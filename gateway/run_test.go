@@ -13,6 +13,7 @@ import (
 )
 
 func TestOutputIsExact(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d, l := w.dial(w.agent, transport), w.lease()
@@ -29,6 +30,7 @@ func TestOutputIsExact(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d, l := w.dial(w.agent, transport), w.lease()
@@ -47,6 +49,7 @@ func TestInput(t *testing.T) {
 }
 
 func TestExitStatus(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d, l := w.dial(w.agent, transport), w.lease()
@@ -63,6 +66,7 @@ func TestExitStatus(t *testing.T) {
 }
 
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		const size = 4 << 20
@@ -80,6 +84,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestReaderThatHasEnough(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		r := w.dial(w.agent, transport).run(w.start(w.lease(), "flood"))
@@ -90,6 +95,7 @@ func TestReaderThatHasEnough(t *testing.T) {
 }
 
 func TestChildThatReadsNothing(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d := w.dial(w.agent, transport)
@@ -112,6 +118,7 @@ func TestChildThatReadsNothing(t *testing.T) {
 }
 
 func TestLimitsOfARun(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t, withPolicy(basicPolicy+"    limits: {stdout: 100KiB, run: 1s}\n"))
 		d, l := w.dial(w.agent, transport), w.lease()
@@ -130,6 +137,7 @@ func TestLimitsOfARun(t *testing.T) {
 }
 
 func TestExpiryAndRevocationEndWhatRuns(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		r := w.dial(w.agent, transport).run(w.start(w.lease(), "sleep"))
@@ -147,6 +155,7 @@ func TestExpiryAndRevocationEndWhatRuns(t *testing.T) {
 }
 
 func TestPolicyThatNarrowsEndsWhatRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := w.dial(w.agent, "tcp")
 	l := w.lease()
@@ -162,6 +171,7 @@ func TestPolicyThatNarrowsEndsWhatRuns(t *testing.T) {
 }
 
 func TestShutdownGivesAnExit(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		r := w.dial(w.agent, transport).run(w.start(w.lease(), "sleep"))
@@ -176,6 +186,7 @@ func TestShutdownGivesAnExit(t *testing.T) {
 }
 
 func TestAttachOverAnotherTransport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const size = 6 << 20
 	s := w.start(w.lease(), "print", fmt.Sprintf("--size=%d", size))
@@ -192,6 +203,7 @@ func TestAttachOverAnotherTransport(t *testing.T) {
 }
 
 func TestSameOperationAgain(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d, l := w.dial(w.agent, transport), w.lease()
@@ -217,6 +229,7 @@ func TestSameOperationAgain(t *testing.T) {
 }
 
 func TestParallelStartsMakeOneProcess(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t)
 		d := w.dial(w.agent, transport)
