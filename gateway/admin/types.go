@@ -38,7 +38,6 @@ type Policy struct {
 	File   string    `json:"file"`
 	Digest string    `json:"digest"`
 	Loaded time.Time `json:"loaded"`
-	Rules  int       `json:"rules"`
 }
 
 // Ledger says how the record of operations is.

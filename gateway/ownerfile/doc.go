@@ -4,6 +4,7 @@
 //
 //	Read      a regular file within a bound, checked on the open descriptor
 //	Create    a new private file, complete and durable or not there at all
+//	Replace   the same in place of an old one
 //	LoadKey   an Ed25519 key from a private file
 //	CreateKey a fresh one
 //

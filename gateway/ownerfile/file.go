@@ -84,6 +84,25 @@ func Create(path string, data []byte) (err error) {
 	return syncDir(dir)
 }
 
+// Replace makes a private file with this content, in place of one that may be
+// there: readers see the old content or the new one. It is durable when Replace
+// returns.
+func Replace(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(makePrivate(f), write(f, data), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return syncDir(dir)
+}
+
 func write(f *os.File, data []byte) error {
 	if _, err := f.Write(data); err != nil {
 		return err

@@ -99,6 +99,21 @@ func TestReadMissing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestReplace(t *testing.T) {
+	path := filepath.Join(private(t), "f")
+	for _, content := range []string{"one", "", "two"} {
+		require.NoError(t, Replace(path, []byte(content)))
+		b, err := Read(path, Private, 10)
+		require.NoError(t, err)
+		require.Equal(t, content, string(b))
+	}
+	require.NoError(t, os.Mkdir(path+".d", 0o700))
+	require.Error(t, Replace(path+".d", []byte("x")), "a directory is not replaced")
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "no temporary file is left")
+}
+
 func TestLoadKeyRefusesOtherContent(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)

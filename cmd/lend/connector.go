@@ -1,0 +1,472 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func (a *app) connectorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "connector",
+		Short: "install Connectors and give them their secrets",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(
+		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
+		a.connectorVerifyCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
+		a.connectorLoginCommand(), a.connectorRemoveCommand(),
+	)
+	return c
+}
+
+// withStore runs f on the store, with a transport for what npm and Node must do.
+func (a *app) withStore(registry string, f func(*install.Store) error) error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	transport := process.New(process.Config{})
+	s, err := a.openStore(p, transport, registry, zerolog.Nop())
+	if err != nil {
+		return joinClose(err, transport.Close)
+	}
+	return joinClose(storeError(f(s)), s.Close, transport.Close)
+}
+
+func joinClose(err error, closers ...func() error) error {
+	for _, c := range closers {
+		err = errors.Join(err, c())
+	}
+	return err
+}
+
+// storeError adds the next command to what the store refuses.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, install.ErrNoRegistry):
+		return &hinted{err: err, hint: "npm's own setting is shown by: npm config get registry"}
+	case errors.Is(err, install.ErrNoRuntime):
+		return &hinted{err: err, hint: "lend runtime add node"}
+	case errors.Is(err, install.ErrConflict):
+		return &hinted{err: err, hint: "lend connector add --replace …"}
+	case errors.Is(err, install.ErrNotInstalled):
+		return &hinted{err: err, hint: "lend connector list"}
+	default:
+		return err
+	}
+}
+
+// progress shows long work on a terminal.
+func (a *app) progress() install.Progress {
+	if !isTerminal(a.err) {
+		return nil
+	}
+	last := ""
+	return func(stage string, _, _ int64) {
+		if stage != last {
+			last = stage
+			a.note("lend: %s …", stage)
+		}
+	}
+}
+
+func (a *app) connectorNewCommand() *cobra.Command {
+	var n install.NewConnector
+	var out, registry string
+	c := &cobra.Command{
+		Use:   "new npm:NAME@VERSION | exec:PATH",
+		Short: "write a Connector directory to start from",
+		Long: `Make a directory with a manifest: for an npm package, with a lock that pins its
+whole tree; for an executable, with a copy of it. The manifest declares no
+commands: write them there, or in the policy. Then: lend connector add.`,
+		Example: `  lend connector new npm:json5@2.2.3 --registry "$(npm config get registry)"
+  lend connector new exec:/usr/bin/gh --key github --version 2.23.0 --out gh`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if n.From, n.Dir, err = newPlaces(args[0], out, n.Key); err != nil {
+				return err
+			}
+			return a.withStore(registry, func(s *install.Store) error {
+				m, err := s.New(cmd.Context(), n, a.progress())
+				if err != nil {
+					return err
+				}
+				r := struct {
+					SchemaVersion int    `json:"schemaVersion"`
+					Directory     string `json:"directory"`
+					Key           string `json:"key"`
+					Version       string `json:"version"`
+				}{jsonSchema, n.Dir, m.Key.String(), m.Version.String()}
+				return a.show(r, func() error {
+					a.note("lend: next: lend connector add %s", name.Quote(n.Dir))
+					return a.say("%s: connector %s %s", n.Dir, r.Key, r.Version)
+				})
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&n.Key, "key", "", "the Connector's key (default: from the name)")
+	f.StringVar(&n.Version, "version", "", "the Connector's version (default: the package's, or 0.1.0)")
+	f.StringVar(&n.Bin, "bin", "", "which of the package's commands, if it has several")
+	f.StringVar(&out, "out", "", "the directory to make (default: the key, here)")
+	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
+	return c
+}
+
+// newPlaces makes the paths absolute.
+func newPlaces(from, out, key string) (string, string, error) {
+	kind, what, _ := strings.Cut(from, ":")
+	if out == "" {
+		out = key
+	}
+	switch kind {
+	case "exec":
+		abs, err := filepath.Abs(what)
+		if err != nil {
+			return "", "", err
+		}
+		if out == "" {
+			out = filepath.Base(abs)
+		}
+		from = "exec:" + abs
+	case "npm":
+		if out == "" {
+			out = filepath.Base(strings.TrimPrefix(what, "@"))
+			if at := strings.LastIndexByte(out, '@'); at > 0 {
+				out = out[:at]
+			}
+		}
+	default:
+		return "", "", usagef("lend connector new npm:NAME@VERSION", "%s is neither npm:NAME@VERSION nor exec:PATH", name.Quote(from))
+	}
+	dir, err := filepath.Abs(out)
+	return from, dir, err
+}
+
+type shownRelease struct {
+	Key          string   `json:"key"`
+	Version      string   `json:"version"`
+	DisplayName  string   `json:"displayName"`
+	Kind         string   `json:"kind"`
+	Digest       string   `json:"digest"`
+	ContractHash string   `json:"contractHash"`
+	Runtime      string   `json:"runtime,omitempty"`
+	Command      string   `json:"command"`
+	Commands     []string `json:"commands"`
+	Secrets      []string `json:"secrets"`
+	HasScripts   bool     `json:"hasScripts"`
+}
+
+func releaseShown(r install.Release) shownRelease {
+	s := shownRelease{
+		Key: r.Manifest.Key.String(), Version: r.Manifest.Version.String(), DisplayName: r.Manifest.DisplayName,
+		Kind: string(r.Manifest.CLI.Kind), Digest: r.Digest, ContractHash: r.ContractHash, Runtime: r.Runtime,
+		Command: r.Contract.Command, Commands: []string{}, Secrets: []string{}, HasScripts: r.HasScripts,
+	}
+	for _, c := range r.Contract.Commands {
+		s.Commands = append(s.Commands, c.Name.String())
+	}
+	for _, secret := range r.Manifest.Secrets {
+		s.Secrets = append(s.Secrets, secret.Name)
+	}
+	return s
+}
+
+func (a *app) connectorAddCommand() *cobra.Command {
+	var replace bool
+	var registry string
+	c := &cobra.Command{
+		Use:   "add DIRECTORY | ARCHIVE",
+		Short: "verify a Connector and install a private copy",
+		Long: `Copy a Connector (a directory, .zip, .tar.gz or .tgz with a
+connector-manifest.json at its root) into a private read-only place, verify every
+byte of it, and install what its lock pins. Nothing is shared by this: the policy
+says what is. A running gateway takes the change up at once.`,
+		Example: "  lend connector add ./gh\n  lend connector add github-2.40.1.tar.gz",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withStore(registry, func(s *install.Store) error {
+				r, err := s.Add(cmd.Context(), install.Source{Path: path, Replace: replace}, a.progress())
+				if err != nil {
+					return err
+				}
+				if err := a.reconcileRunning(cmd.Context()); err != nil {
+					return err
+				}
+				shown := releaseShown(r)
+				return a.show(struct {
+					SchemaVersion int `json:"schemaVersion"`
+					shownRelease
+				}{jsonSchema, shown}, func() error { return a.printAdded(shown) })
+			})
+		},
+	}
+	c.Flags().BoolVar(&replace, "replace", false, "replace the same version with other content")
+	c.Flags().StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
+	return c
+}
+
+// printAdded ends with what a policy would need to share it.
+func (a *app) printAdded(r shownRelease) error {
+	if err := a.say("%s %s added (%s)", r.Key, r.Version, r.Kind); err != nil {
+		return err
+	}
+	for _, s := range r.Secrets {
+		a.note("lend: hint: lend connector secret set %s %s", r.Key, s)
+	}
+	if r.HasScripts {
+		a.note("lend: a package of its lock has install scripts; they did not run")
+	}
+	if len(r.Commands) == 0 {
+		a.note("lend: it declares no commands; the policy declares those that you share (commands: %s: …)", r.Key)
+		return nil
+	}
+	a.note("lend: to share it, add to the policy:\n")
+	a.note("  - name: %s for PEER\n    to: [PEER]\n    connector: %s\n    version: %q\n    commands:", r.Key, r.Key, r.Version)
+	for _, c := range r.Commands {
+		a.note("      %s: {}", c)
+	}
+	return nil
+}
+
+// reconcileRunning tells a running gateway; without one there is nothing to do.
+func (a *app) reconcileRunning(ctx context.Context) error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	r, err := admin.NewClient(p.socket).Reconcile(ctx)
+	if errors.Is(err, admin.ErrNotRunning) {
+		return nil
+	}
+	for _, problem := range r.Problems {
+		a.note("lend: the running gateway says: %s", problem)
+	}
+	return err
+}
+
+func (a *app) connectorListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "list the installed Connectors",
+		Example: "  lend connector list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.withStore("", func(s *install.Store) error {
+				releases, err := s.Releases()
+				if err != nil {
+					return err
+				}
+				list := struct {
+					SchemaVersion int            `json:"schemaVersion"`
+					Connectors    []shownRelease `json:"connectors"`
+				}{jsonSchema, []shownRelease{}}
+				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS"}}
+				for _, r := range releases {
+					shown := releaseShown(r)
+					list.Connectors = append(list.Connectors, shown)
+					rows = append(rows, []string{shown.Key, shown.Version, shown.Kind, fmt.Sprint(len(shown.Commands))})
+				}
+				return a.show(list, func() error {
+					if len(releases) == 0 {
+						a.note("lend: nothing is installed; next: lend connector new exec:PATH, or npm:NAME@VERSION")
+						return nil
+					}
+					return a.table(rows)
+				})
+			})
+		},
+	}
+}
+
+// release finds the installed release that a command line means.
+func (a *app) release(s *install.Store, key, version string) (install.Release, error) {
+	k, err := name.ParseConnectorKey(key)
+	if err != nil {
+		return install.Release{}, &usageError{err: err}
+	}
+	v, err := a.chooseVersion(k, version)
+	if err != nil {
+		return install.Release{}, err
+	}
+	return s.Release(k, v)
+}
+
+func (a *app) connectorShowCommand() *cobra.Command {
+	var version string
+	c := &cobra.Command{
+		Use:     "show KEY",
+		Short:   "show one Connector: digests, commands and their parameters, secrets",
+		Example: "  lend connector show github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withStore("", func(s *install.Store) error {
+				r, err := a.release(s, args[0], version)
+				if err != nil {
+					return err
+				}
+				shown := releaseShown(r)
+				return a.show(struct {
+					SchemaVersion int `json:"schemaVersion"`
+					shownRelease
+				}{jsonSchema, shown}, func() error { return a.printRelease(shown, r) })
+			})
+		},
+	}
+	c.Flags().StringVar(&version, "version", "", "which version (default: the only one)")
+	return c
+}
+
+func (a *app) printRelease(s shownRelease, r install.Release) error {
+	rows := [][]string{
+		{"connector", s.Key + " " + s.Version},
+		{"name", name.Quote(s.DisplayName)},
+		{"kind", strings.TrimSpace(s.Kind + " " + s.Runtime)},
+		{"release", s.Digest},
+		{"contract", s.ContractHash},
+	}
+	for _, secret := range s.Secrets {
+		rows = append(rows, []string{"secret", secret})
+	}
+	if len(r.Contract.Commands) == 0 {
+		rows = append(rows, []string{"commands", "none declared: the policy declares those that you share"})
+	}
+	for _, c := range r.Contract.Commands {
+		rows = append(rows, []string{"command", c.Name.String() + "  " + c.Description})
+		for _, p := range c.Parameters {
+			place := ""
+			switch {
+			case p.Flag != nil:
+				place = p.Flag.Name
+			case p.Position > 0:
+				place = fmt.Sprintf("position %d", p.Position)
+			case p.Stdin != nil:
+				place = "standard input"
+			default:
+				place = "variable " + p.Variable
+			}
+			required := ""
+			if p.Required {
+				required = ", required"
+			}
+			rows = append(rows, []string{"", fmt.Sprintf("  %s: %s, %s%s", p.Name, place, p.Schemas[0].Type, required)})
+		}
+	}
+	return a.table(rows)
+}
+
+func (a *app) connectorVerifyCommand() *cobra.Command {
+	var version string
+	c := &cobra.Command{
+		Use:     "verify [KEY]",
+		Short:   "hash every installed file again and compare",
+		Example: "  lend connector verify\n  lend connector verify github",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withStore("", func(s *install.Store) error {
+				releases, err := s.Releases()
+				if len(args) == 1 {
+					var r install.Release
+					r, err = a.release(s, args[0], version)
+					releases = []install.Release{r}
+				}
+				if err != nil {
+					return err
+				}
+				type result struct {
+					Key     string `json:"key"`
+					Version string `json:"version"`
+					OK      bool   `json:"ok"`
+					Error   string `json:"error,omitempty"`
+				}
+				all := struct {
+					SchemaVersion int      `json:"schemaVersion"`
+					Connectors    []result `json:"connectors"`
+				}{jsonSchema, []result{}}
+				failed := false
+				for _, r := range releases {
+					row := result{Key: r.Manifest.Key.String(), Version: r.Manifest.Version.String(), OK: true}
+					if err := s.Verify(cmd.Context(), r.Manifest.Key, r.Manifest.Version); err != nil {
+						row.OK, row.Error, failed = false, err.Error(), true
+					}
+					all.Connectors = append(all.Connectors, row)
+				}
+				err = a.show(all, func() error {
+					for _, r := range all.Connectors {
+						state := "as installed"
+						if !r.OK {
+							state = r.Error
+						}
+						if err := a.say("%s %s: %s", r.Key, r.Version, state); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if failed {
+					a.note("lend: hint: lend connector remove KEY, then add it again")
+					return errors.Join(err, &statusError{1})
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&version, "version", "", "which version (default: the only one)")
+	return c
+}
+
+func (a *app) connectorRemoveCommand() *cobra.Command {
+	var version string
+	c := &cobra.Command{
+		Use:   "remove KEY",
+		Short: "remove a Connector; its connections' secrets and state are kept",
+		Long: `Remove the installed files of a Connector: one version of it, or all. A running
+gateway ends what runs of it at once. Secrets and the CLI's private state stay,
+so that the Connector can be added again.`,
+		Example: "  lend connector remove github\n  lend connector remove github --version 2.23.0",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := name.ParseConnectorKey(args[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			var v name.Version
+			if version != "" {
+				if v, err = name.ParseVersion(version); err != nil {
+					return &usageError{err: err}
+				}
+			}
+			return a.withStore("", func(s *install.Store) error {
+				if err := s.Remove(cmd.Context(), key, v); err != nil {
+					return err
+				}
+				if err := a.reconcileRunning(cmd.Context()); err != nil {
+					return err
+				}
+				r := struct {
+					SchemaVersion int    `json:"schemaVersion"`
+					Removed       string `json:"removed"`
+				}{jsonSchema, strings.TrimSpace(key.String() + " " + version)}
+				return a.show(r, func() error { return a.say("%s removed", r.Removed) })
+			})
+		},
+	}
+	c.Flags().StringVar(&version, "version", "", "only this version (default: all)")
+	return c
+}

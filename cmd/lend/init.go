@@ -1,0 +1,176 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "make this machine's identity, the owner's key and a policy that shares nothing",
+		Long: `Make the directories, the gateway's identity, a separate key with which you
+sign leases, and a policy file that shares nothing. What exists already stays as
+it is: init may be run again at any time.`,
+		Example: `  lend init
+  LEND_DIR=/srv/lend lend init --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.initialise() },
+	}
+}
+
+type initialised struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	PeerID        string `json:"peerId"`
+	Owner         string `json:"owner"`
+	Policy        string `json:"policy"`
+	Created       bool   `json:"created"`
+}
+
+func (a *app) initialise() error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	if err := p.makePrivate(); err != nil {
+		return err
+	}
+	identity, madeIdentity, err := loadOrCreateKey(p.identityKey())
+	if err != nil {
+		return err
+	}
+	owner, _, err := loadOrCreateKey(p.ownerKey())
+	if err != nil {
+		return err
+	}
+	if err := createOnce(p.policy(), firstPolicy(owner)); err != nil {
+		return err
+	}
+	if err := ownerfile.Replace(p.schema(), policy.Schema()); err != nil {
+		return err
+	}
+	r := initialised{jsonSchema, identity.String(), owner.String(), p.policy(), madeIdentity}
+	return a.show(r, func() error {
+		if err := a.say("peer ID    %s\nowner key  %s\npolicy     %s", r.PeerID, r.Owner, r.Policy); err != nil {
+			return err
+		}
+		a.note("lend: the policy shares nothing yet; next: lend connector add DIRECTORY")
+		return nil
+	})
+}
+
+// loadOrCreateKey returns the ID of the key in a file, which it makes if there is
+// none.
+func loadOrCreateKey(path string) (name.PeerID, bool, error) {
+	key, err := ownerfile.LoadKey(path)
+	made := errors.Is(err, os.ErrNotExist)
+	if made {
+		key, err = ownerfile.CreateKey(path)
+	}
+	if err != nil {
+		return name.PeerID{}, false, err
+	}
+	id, err := peerID(key)
+	return id, made, err
+}
+
+func peerID(key ed25519.PrivateKey) (name.PeerID, error) {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return name.PeerID{}, errors.New("not an Ed25519 key")
+	}
+	return name.PeerIDFromKey(public)
+}
+
+func createOnce(path string, data []byte) error {
+	err := ownerfile.Create(path, data)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func firstPolicy(owner name.PeerID) []byte {
+	return fmt.Appendf(nil, `# yaml-language-server: $schema=policy.schema.json
+#
+# What this machine lends, to whom, and within which bounds. What is not allowed
+# here is refused; this file allows nothing yet. See docs/policy.md, and after
+# each change: lend policy check
+policy: 1
+
+# Keys whose leases count here. "owner" is this machine's own (lend lease issue).
+issuers:
+  owner:
+    id: %s
+    connectors: any         # the rules below bind nevertheless
+
+# The peers that may connect: lend id, on their machine, prints the ID.
+# peers:
+#   laptop: 12D3KooW…
+
+# What each may run. lend connector show KEY lists commands and parameters.
+# allow:
+#   - name: laptop reads issues
+#     to: [laptop]
+#     connector: github
+#     version: "2.40.1"
+#     commands:
+#       issue.list:
+#         repo: {enum: [acme/site]}
+`, owner)
+}
+
+func (a *app) idCommand() *cobra.Command {
+	var owner bool
+	c := &cobra.Command{
+		Use:   "id",
+		Short: "print this machine's peer ID",
+		Long: `Print the ID that others put into their policy as a peer. With --owner, print
+the ID of the key with which this machine signs leases, for "issuers:".`,
+		Example: "  lend id\n  lend id --owner --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p, err := a.paths()
+			if err != nil {
+				return err
+			}
+			path := p.identityKey()
+			if owner {
+				path = p.ownerKey()
+			}
+			key, err := loadKey(path)
+			if err != nil {
+				return err
+			}
+			id, err := peerID(key)
+			if err != nil {
+				return err
+			}
+			r := struct {
+				SchemaVersion int    `json:"schemaVersion"`
+				PeerID        string `json:"peerId"`
+			}{jsonSchema, id.String()}
+			return a.show(r, func() error { return a.say("%s", id) })
+		},
+	}
+	c.Flags().BoolVar(&owner, "owner", false, "the key that signs leases, not the machine's")
+	return c
+}
+
+func loadIdentity(p paths) (ed25519.PrivateKey, error) { return loadKey(p.identityKey()) }
+
+func loadKey(path string) (ed25519.PrivateKey, error) {
+	key, err := ownerfile.LoadKey(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, usagef("lend init", "this machine has no identity yet")
+	}
+	return key, err
+}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/multiformats/go-multiaddr"
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol"
+)
+
+type runFlags struct {
+	lease, op, version, result string
+	leaseFD                    int
+	addresses                  []string
+	timeout, wait              time.Duration
+	stdin                      string
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [flags] KEY COMMAND [ARGUMENTS…]",
+		Short: "run a lent command, as if it were here",
+		Long: `Run one command that a lease grants, on the gateway that the lease names, with
+standard input, output and error connected. All flags come before KEY; what comes
+after COMMAND is for the command.
+
+The lease is read from --lease FILE (- is standard input), --lease-fd N, the file
+in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
+
+Exit status: that of the command, or 128+n for signal n; and of its own
+   75  refused for now; nothing ran; try again later
+  124  stopped by the gateway: time, output, expiry, revocation, shutdown
+  125  nothing was sent: usage, configuration, no lease, no link
+  126  refused; nothing ran
+  127  no such connector, version or command in the lease; nothing ran
+  130  cancelled by the caller
+  255  outcome unknown: try again only with the same --op
+--result FILE says which it was, since a command may return these as well.
+
+The first ^C cancels the command, the second shortens its grace, the third leaves.`,
+		Example: `  lend run --lease laptop-github.lease github issue.list --repo acme/site
+  lend run --lease l.lease --op "$JOB_ID-comment-0001" github issue.comment 7 < text
+  lend run --lease l.lease --timeout 30s --result r.json github issue.list`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			status, err := a.remote(cmd.Context(), f, args)
+			if err != nil {
+				var usage *usageError
+				hint := ""
+				if errors.As(err, &usage) {
+					hint = usage.hint
+				}
+				a.problem(err.Error(), hint)
+			}
+			if status != 0 {
+				return &statusError{status}
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.SetInterspersed(false)
+	fl.StringVar(&f.lease, "lease", "", "the lease file; - reads standard input")
+	fl.IntVar(&f.leaseFD, "lease-fd", -1, "read the lease from this file descriptor")
+	fl.StringVar(&f.op, "op", "", "the operation ID: 16 to 64 letters, digits, - and _ (default: a new one)")
+	fl.StringVar(&f.version, "version", "", "the Connector's version, if the lease has several")
+	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway beside those of the lease")
+	fl.DurationVar(&f.timeout, "timeout", 0, "cancel the command after this time (default: the gateway's limit)")
+	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy; 0 does not")
+	fl.StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
+	fl.StringVar(&f.stdin, "stdin", "auto", "send standard input: yes, no, or auto: if the command takes any")
+	return c
+}
+
+// Of its own: the statuses that no code of the gateway has.
+const exitNotSent = 125
+
+// remote runs one command and returns the exit status; the error is for people.
+func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error) {
+	stdin, err := a.inputFor(f)
+	if err != nil {
+		return exitNotSent, err
+	}
+	c, err := a.newClient(f)
+	if err != nil {
+		return exitNotSent, err
+	}
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if f.timeout > 0 {
+		runCtx, cancel = context.WithTimeout(runCtx, f.timeout)
+		defer cancel()
+	}
+	a.stopSignals()
+	signals := newSignals(cancel)
+	started := time.Now()
+	attempt := func(stdin io.Reader) (*client.Cmd, error) {
+		cmd := c.Command(runCtx, args[0], args[1], args[2:]...)
+		cmd.Version, cmd.OperationID = f.version, f.op
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, a.out, a.err
+		signals.follow(cmd)
+		if err := cmd.Start(); err != nil {
+			return cmd, err
+		}
+		return cmd, cmd.Wait()
+	}
+	cmd, err := attempt(stdin)
+	if stdin != nil && f.stdin == "auto" && isRefusal(err, protocol.CodeInputRejected) {
+		cmd, err = attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
+	}
+	signals.stop()
+	status := client.ExitStatus(err)
+	if f.result != "" {
+		if werr := writeResult(f.result, cmd, err, status, time.Since(started)); werr != nil {
+			a.problem(werr.Error(), "")
+		}
+	}
+	_ = c.Close() // what is left of it is told by err
+	return status, forPeople(err)
+}
+
+func isRefusal(err error, code protocol.Code) bool {
+	var refused *client.RefusedError
+	return errors.As(err, &refused) && refused.Code == code
+}
+
+// inputFor is what the command may read, nil for nothing.
+func (a *app) inputFor(f runFlags) (io.Reader, error) {
+	switch {
+	case f.stdin != "auto" && f.stdin != "yes" && f.stdin != "no":
+		return nil, usagef("--stdin auto", "--stdin: want yes, no or auto")
+	case f.stdin == "yes" && f.lease == "-":
+		return nil, usagef("--lease-fd 3 3< FILE", "standard input cannot be both the lease and the input")
+	case f.stdin == "no" || f.lease == "-":
+		return nil, nil
+	case f.stdin == "yes":
+		return a.in, nil
+	default:
+		return usefulStdin(a.in), nil
+	}
+}
+
+// usefulStdin is nil where there is certainly nothing to read: then the command
+// is started without input.
+func usefulStdin(in io.Reader) io.Reader {
+	f, ok := in.(*os.File)
+	if !ok {
+		return in
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return nil
+	}
+	return in
+}
+
+func (a *app) newClient(f runFlags) (*client.Client, error) {
+	file, err := a.findLease(f)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.paths()
+	if err != nil {
+		return nil, err
+	}
+	key, err := loadIdentity(p)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := parseAddresses("--address", f.addresses)
+	if err != nil {
+		return nil, err
+	}
+	if f.wait <= 0 {
+		f.wait = -1
+	}
+	return client.New(client.Config{
+		Key: key, Leases: client.Static(file), Addresses: withoutPeer(addresses), Wait: f.wait,
+	})
+}
+
+// withoutPeer takes the /p2p/ part away, which the lease has already.
+func withoutPeer(in []multiaddr.Multiaddr) []multiaddr.Multiaddr {
+	var out []multiaddr.Multiaddr
+	for _, m := range in {
+		if rest, last := multiaddr.SplitLast(m); last != nil && last.Protocol().Code == multiaddr.P_P2P {
+			m = rest
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// findLease reads the lease from the one place that was named.
+func (a *app) findLease(f runFlags) (lease.File, error) {
+	if f.lease != "" && f.leaseFD >= 0 {
+		return lease.File{}, usagef("", "--lease and --lease-fd are two leases; give one")
+	}
+	switch {
+	case f.lease != "":
+		return a.readLease(f.lease)
+	case f.leaseFD >= 0:
+		if f.leaseFD > math.MaxInt32 {
+			return lease.File{}, usagef("", "--lease-fd: no such file descriptor")
+		}
+		in := os.NewFile(uintptr(f.leaseFD), "lease")
+		if in == nil {
+			return lease.File{}, usagef("", "--lease-fd: no such file descriptor")
+		}
+		data, err := io.ReadAll(io.LimitReader(in, lease.MaxFile+1))
+		if err = errors.Join(err, in.Close()); err != nil {
+			return lease.File{}, usagef("", "--lease-fd: %w", err)
+		}
+		return parseLease(data)
+	case os.Getenv("LEND_LEASE_FILE") != "":
+		return a.readLease(os.Getenv("LEND_LEASE_FILE"))
+	case os.Getenv("LEND_LEASE") != "":
+		return parseLease([]byte(os.Getenv("LEND_LEASE")))
+	default:
+		return lease.File{}, usagef("lend run --lease FILE KEY COMMAND", "there is no lease: ask the owner for one, with the ID that lend id prints")
+	}
+}
+
+// signals makes ^C, TERM and HUP a cancel: the first asks politely, the second
+// shortens the grace, the third leaves.
+type signals struct {
+	cancel         context.CancelFunc
+	in             chan os.Signal
+	done, finished chan struct{}
+	cmd            atomic.Pointer[client.Cmd]
+}
+
+func newSignals(cancel context.CancelFunc) *signals {
+	s := &signals{cancel: cancel, in: make(chan os.Signal, 4), done: make(chan struct{}), finished: make(chan struct{})}
+	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go s.watch()
+	return s
+}
+
+func (s *signals) follow(c *client.Cmd) { s.cmd.Store(c) }
+
+func (s *signals) stop() {
+	signal.Stop(s.in)
+	close(s.done)
+	<-s.finished
+}
+
+func (s *signals) watch() {
+	defer close(s.finished)
+	for n := 1; ; n++ {
+		select {
+		case <-s.done:
+			return
+		case <-s.in:
+		}
+		switch n {
+		case 1:
+			s.cancel()
+		case 2:
+			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
+			_, _ = s.cmd.Load().Cancel(ctx, time.Millisecond) // the first cancel is on its way
+			end()
+		default:
+			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: lend run --op %s … asks again\n", s.cmd.Load().OperationID)
+			os.Exit(client.ExitStatus(client.ErrOutcomeUnknown))
+		}
+	}
+}
+
+// forPeople is what is said beside the exit status: nothing about a command that
+// ended by itself.
+func forPeople(err error) error {
+	var exit *client.ExitError
+	if err == nil || errors.As(err, &exit) {
+		return nil
+	}
+	var refused *client.RefusedError
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return err
+}
+
+// result is the JSON of --result.
+type result struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	OperationID   string `json:"operationId"`
+	// Origin is "command" if the exit status is the command's own, "gateway" or
+	// "caller".
+	Origin string `json:"origin"`
+	// Ran is "yes", "no" or "unknown".
+	Ran        string `json:"ran"`
+	ExitStatus int    `json:"exitStatus"`
+	Code       string `json:"code"`
+	Status     *int   `json:"status,omitempty"`
+	Signal     string `json:"signal,omitempty"`
+	Message    string `json:"message,omitempty"`
+	Retryable  bool   `json:"retryable"`
+	Forced     bool   `json:"forced,omitempty"`
+	Stdin      uint64 `json:"stdinBytes"`
+	Stdout     uint64 `json:"stdoutBytes"`
+	Stderr     uint64 `json:"stderrBytes"`
+	Duration   int64  `json:"durationMs"`
+}
+
+func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result {
+	r := result{
+		SchemaVersion: jsonSchema, OperationID: cmd.OperationID, Origin: "command", Ran: "yes", ExitStatus: status,
+		Code: protocol.CodeOK.String(), Duration: took.Milliseconds(),
+	}
+	if e := cmd.Exit(); e != nil {
+		r.Stdin, r.Stdout, r.Stderr, r.Forced = e.Stdin, e.Stdout, e.Stderr, e.Forced
+		r.Code, r.Signal, r.Status = e.Code.String(), e.Signal, &e.Status
+	}
+	var exit *client.ExitError
+	var refused *client.RefusedError
+	var ended *client.EndedError
+	switch {
+	case err == nil || errors.As(err, &exit):
+	case errors.As(err, &refused):
+		r.Origin, r.Ran, r.Code = "gateway", "no", refused.Code.String()
+		r.Message, r.Retryable = refused.Error(), refused.Code.Retryable()
+	case errors.As(err, &ended):
+		r.Origin, r.Code, r.Message = "gateway", ended.Code.String(), ended.Error()
+		if errors.Is(err, client.ErrOutcomeUnknown) {
+			r.Ran = "unknown"
+		}
+	case errors.Is(err, client.ErrOutcomeUnknown):
+		r.Origin, r.Ran, r.Code, r.Message = "caller", "unknown", protocol.CodeOutcomeUnknown.String(), err.Error()
+	default:
+		r.Origin, r.Ran, r.Code, r.Message, r.Retryable = "caller", "no", "NOT_SENT", err.Error(), true
+	}
+	return r
+}
+
+func writeResult(path string, cmd *client.Cmd, err error, status int, took time.Duration) error {
+	b, jerr := json.MarshalIndent(resultOf(cmd, err, status, took), "", "  ")
+	if jerr != nil {
+		return fmt.Errorf("write the result: %w", jerr)
+	}
+	return ownerfile.Replace(path, append(b, '\n'))
+}

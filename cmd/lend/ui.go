@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/lendcli/lend/gateway/ownerfile"
+)
+
+// What each stream is for: stdout holds the result and nothing else; errors and
+// hints go to stderr as "lend: error: …" and "lend: hint: …", lower case, without
+// a full stop. With --json, stdout holds one JSON object or JSON lines, failures
+// included.
+
+const jsonSchema = 1
+
+// app is one execution of the command line.
+type app struct {
+	args        []string
+	in          io.Reader
+	out, err    io.Writer
+	json        bool
+	dir         string // --dir
+	stopSignals func() // gives the signals back to their defaults
+}
+
+func newApp(args []string, in io.Reader, out, err io.Writer) *app {
+	return &app{args: args, in: in, out: out, err: err, stopSignals: func() {}}
+}
+
+// statusError ends the program with a code and no further words.
+type statusError struct{ code int }
+
+func (e *statusError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// usageError is a mistake in the command line or in a file of the owner's: exit
+// status 2.
+type usageError struct {
+	err  error
+	hint string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(hint, format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// hinted is a failure with the one command or action that comes next.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (e *hinted) Error() string { return e.err.Error() }
+func (e *hinted) Unwrap() error { return e.err }
+
+func hintf(hint, format string, args ...any) error {
+	return &hinted{err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// fail shows err and returns the exit status.
+func (a *app) fail(err error) int {
+	code, hint := 1, ""
+	var usage *usageError
+	var withHint *hinted
+	var unsafe *ownerfile.UnsafeError
+	switch {
+	case errors.As(err, &usage):
+		code, hint = 2, usage.hint
+	case errors.As(err, &withHint):
+		hint = withHint.hint
+	case errors.As(err, &unsafe):
+		code, hint = 2, unsafe.Hint
+	}
+	if a.json {
+		_ = a.printJSON(struct {
+			SchemaVersion int    `json:"schemaVersion"`
+			Error         string `json:"error"`
+			Hint          string `json:"hint,omitempty"`
+		}{jsonSchema, err.Error(), hint})
+	}
+	a.problem(err.Error(), hint)
+	return code
+}
+
+// problem shows an error and a hint on stderr.
+func (a *app) problem(text, hint string) {
+	_, _ = fmt.Fprintf(a.err, "lend: error: %s\n", text)
+	if hint != "" {
+		_, _ = fmt.Fprintf(a.err, "lend: hint: %s\n", hint)
+	}
+}
+
+// say writes one line of result.
+func (a *app) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	return err
+}
+
+// note writes one line for people, beside the result.
+func (a *app) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+}
+
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// show prints v as JSON if that was asked for, and text otherwise.
+func (a *app) show(v any, text func() error) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	return text()
+}
+
+// table prints rows in columns; the first row is the heading.
+func (a *app) table(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		if _, err := fmt.Fprintln(w, strings.Join(r, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// isTerminal tells whether a stream is a character device.
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/localhost"
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// openStore opens the installed Connectors. What npm needs is run by transport;
+// nil refuses that.
+func (a *app) openStore(p paths, transport *process.Transport, registry string, log zerolog.Logger) (*install.Store, error) {
+	if err := p.makePrivate(); err != nil {
+		return nil, err
+	}
+	c := install.Config{
+		Dir: p.store(), Log: log, Registry: registry,
+		CAFile: os.Getenv("LEND_CA_FILE"), Proxy: os.Getenv("HTTPS_PROXY"),
+	}
+	if c.Registry == "" {
+		c.Registry = os.Getenv("NPM_CONFIG_REGISTRY")
+	}
+	if transport != nil {
+		c.Runner = install.NewRunner(transport)
+	}
+	s, err := install.Open(c)
+	if err != nil {
+		return nil, fmt.Errorf("open the installed connectors: %w", err)
+	}
+	return s, nil
+}
+
+// installed implements policy.Contracts from what is installed, for the tools
+// that need no running gateway.
+type installed struct {
+	releases []install.Release
+	root     *connection.Root
+}
+
+func (a *app) installedContracts() (policy.Contracts, error) {
+	p, err := a.paths()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(p.store()); err != nil {
+		return installed{}, nil
+	}
+	s, err := a.openStore(p, nil, "", zerolog.Nop())
+	if err != nil {
+		return nil, err
+	}
+	releases, err := s.Releases()
+	if err = joinClose(err, s.Close); err != nil {
+		return nil, fmt.Errorf("list the installed connectors: %w", err)
+	}
+	root, err := connection.Open(p.connections())
+	if err != nil {
+		return nil, err
+	}
+	return installed{releases, root}, nil
+}
+
+// Contract answers as the running host would once it has reconciled.
+func (i installed) Contract(key name.ConnectorKey, version name.Version, id name.ConnectionID) (argv.Contract, string, error) {
+	at := slices.IndexFunc(i.releases, func(r install.Release) bool { return r.Manifest.Key == key && r.Manifest.Version == version })
+	if at < 0 {
+		return argv.Contract{}, "", fmt.Errorf("%s %s: %w", key, version, install.ErrNotInstalled)
+	}
+	connections, err := i.root.List(key)
+	if err != nil {
+		return argv.Contract{}, "", err
+	}
+	switch {
+	case id.IsZero() && len(connections) > 1:
+		return argv.Contract{}, "", fmt.Errorf("%s has several connections and the rule names none", key)
+	case !id.IsZero() && id.String() != connection.Default &&
+		!slices.ContainsFunc(connections, func(c *connection.Connection) bool { return c.ID() == id }):
+		return argv.Contract{}, "", fmt.Errorf("%s has no connection %s", key, id)
+	}
+	return i.releases[at].Contract, i.releases[at].ContractHash, nil
+}
+
+// chooseVersion takes the named version, or the only one that is installed.
+func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, error) {
+	if s != "" {
+		v, err := name.ParseVersion(s)
+		if err != nil {
+			return v, &usageError{err: err}
+		}
+		return v, nil
+	}
+	p, err := a.paths()
+	if err != nil {
+		return name.Version{}, err
+	}
+	store, err := a.openStore(p, nil, "", zerolog.Nop())
+	if err != nil {
+		return name.Version{}, err
+	}
+	releases, err := store.Releases()
+	if err = joinClose(err, store.Close); err != nil {
+		return name.Version{}, err
+	}
+	var found []name.Version
+	for _, r := range releases {
+		if r.Manifest.Key == key {
+			found = append(found, r.Manifest.Version)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return name.Version{}, hintf("lend connector add DIRECTORY", "connector %s is not installed", key)
+	case 1:
+		return found[0], nil
+	default:
+		return name.Version{}, usagef("--version VERSION", "connector %s is installed in %d versions", key, len(found))
+	}
+}
+
+// workspaces maps the names of the policy to directories; without one there are none.
+func workspaces(p *policy.Policy) func(string) (string, bool) {
+	dirs := map[string]string{}
+	if p != nil {
+		for _, w := range p.Workspaces() {
+			dirs[w.Name.String()] = w.Path
+		}
+	}
+	return func(s string) (string, bool) {
+		dir, ok := dirs[s]
+		return dir, ok
+	}
+}
+
+// ownersSide is everything below the gateway.
+type ownersSide struct {
+	transport *process.Transport
+	store     *install.Store
+	root      *connection.Root
+	host      *localhost.Host
+}
+
+func (a *app) openOwnersSide(p paths, pol *policy.Policy, log zerolog.Logger) (*ownersSide, error) {
+	o := &ownersSide{transport: process.New(process.Config{Log: log})}
+	var err error
+	if o.store, err = a.openStore(p, o.transport, "", log); err == nil {
+		o.root, err = connection.Open(p.connections())
+	}
+	if err == nil {
+		o.host, err = localhost.New(localhost.Config{
+			Store: o.store, Transport: o.transport, Connections: o.root, Workspaces: workspaces(pol), Log: log,
+		})
+	}
+	if err != nil {
+		return nil, joinClose(err, o.closeStore, o.transport.Close)
+	}
+	return o, nil
+}
+
+// close ends what runs, then what it runs on.
+func (o *ownersSide) close() error {
+	return joinClose(nil, o.host.Close, o.closeStore, o.transport.Close)
+}
+
+func (o *ownersSide) closeStore() error {
+	if o.store == nil {
+		return nil
+	}
+	return o.store.Close()
+}
