@@ -59,12 +59,13 @@ func (t *Transport) Run(ctx context.Context, s Spec, maxOutput int) (Result, err
 		case <-ctx.Done():
 		}
 	}
-	err = errors.Join(err, p.Close()) // ends the readers too
+	closed := p.Close() // ends the readers too
 	<-drained
 	if cause := context.Cause(ctx); cause != nil {
-		err = errors.Join(cause, err)
+		exit, _ = p.Wait(ctx) // how it ended by our hand
+		err = cause
 	}
-	if err != nil {
+	if err = errors.Join(err, closed); err != nil {
 		err = fmt.Errorf("run command: %w", err)
 	}
 	return Result{Exit: exit, Stdout: stdout.Bytes(), Stderr: stderr.Bytes()}, err

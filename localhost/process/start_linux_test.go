@@ -374,6 +374,8 @@ func TestRun(t *testing.T) {
 	require.Len(t, r.Stdout, 4096)
 	r, err = tr.Run(ctx, spec(mark, "write", strconv.Itoa(1<<30)), 4096)
 	require.ErrorIs(t, err, ErrOutput)
+	require.Equal(t, 1, strings.Count(err.Error(), ErrOutput.Error()))
+	require.Contains(t, []string{"SIGKILL", "SIGPIPE"}, r.Exit.Signal)
 	require.Len(t, r.Stdout, 4096)
 	r, err = tr.Run(ctx, spec(mark, "exit", "3"), 10)
 	require.NoError(t, err)

@@ -217,6 +217,7 @@ func (s *supervisor) request(m supervise.Message, r supervise.Request, files []i
 	whole := r.Append(make([]byte, 0, 1024))
 	defer clear(whole[:cap(whole)]) // secrets
 	buf := make([]byte, 0, supervise.HeaderSize+min(len(whole), supervise.MaxPayload))
+	defer clear(buf[:cap(buf)])
 	m.Kind, m.Value = supervise.Start, uint32(len(whole))
 	rights := unix.UnixRights(files...)
 	for rest := whole; ; {

@@ -266,10 +266,11 @@ func (s *server) run(op *operation) bool {
 		defer func() { _ = unix.Close(op.pidfd) }()
 	}
 	for {
+		message := s.wait(op)
 		if s.settled(op) {
-			return true
+			return true // a message that came too late is dropped by serve
 		}
-		if !s.wait(op) {
+		if !message {
 			continue
 		}
 		m, _, _, ok := s.receive()
