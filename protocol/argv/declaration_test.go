@@ -203,6 +203,7 @@ func TestDeclarationFaults(t *testing.T) {
 		"enum-option-at-position":   {`{parameters: {a: {position: 1, enum: [-x]}}}`, "parameters.a"},
 		"const-option-at-position":  {`{parameters: {a: {position: 1, const: --}}}`, "parameters.a"},
 		"enum-path":                 {`{parameters: {a: {flag: --a, kind: path, enum: [../x]}}}`, "parameters.a.enum[0]"},
+		"enum-path-dash":            {`{parameters: {a: {flag: --a, kind: path, enum: [x, "-"]}}}`, "parameters.a.enum[1]"},
 		"const-type":                {`{parameters: {a: {flag: --a, type: boolean, const: "true"}}}`, "parameters.a.const"},
 		"separator-word":            {`{parameters: {a: {flag: --a, separator: "::", max_items: 2, enum: [b]}}}`, "parameters.a.separator"},
 		"separator-letter":          {`{parameters: {a: {flag: --a, separator: "x", max_items: 2, enum: [b]}}}`, "parameters.a.separator"},

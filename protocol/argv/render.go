@@ -87,7 +87,7 @@ func (c *Call) add(p *param, prefix string, items ...string) {
 		if i > 0 {
 			b.WriteString(p.Flag.Separator)
 		}
-		if p.isPath() && cleanPath(item) {
+		if p.isPath() {
 			c.Paths = append(c.Paths, Path{Index: len(c.Arguments), Offset: b.Len(), Path: item})
 		}
 		b.WriteString(item)

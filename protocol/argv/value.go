@@ -194,7 +194,7 @@ func fileReference(s string) bool {
 // cleanPath tells a relative path in its one spelling, that cannot leave the
 // directory it starts in by its own words. Links are the host's to resolve.
 func cleanPath(s string) bool {
-	if s == "" || len(s) > maxPath || strings.ContainsAny(s, "\\") || strings.ContainsAny(s[:1], "/~:") {
+	if s == "" || len(s) > maxPath || strings.Contains(s, `\`) || strings.ContainsAny(s[:1], "/~:-") {
 		return false
 	}
 	if len(s) > 1 && s[1] == ':' { // a drive
