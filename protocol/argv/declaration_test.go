@@ -166,6 +166,7 @@ func TestDeclarationFaults(t *testing.T) {
 		"position-optional-first":   {`{parameters: {a: {position: 1, free_text: true}, b: {position: 2, required: true, free_text: true}}}`, "parameters.b"},
 		"position-list-not-last":    {`{parameters: {a: {position: 1, required: true, max_items: 2, free_text: true}, b: {position: 2, free_text: true}}}`, "parameters.a"},
 		"rest-without-arguments":    {`{rest: {max_items: 1, pattern: a}}`, "rest"},
+		"rest-after-options-only":   {`{arguments: [-q, --no-pager], rest: {max_items: 1, pattern: a}}`, "rest"},
 		"rest-without-pattern":      {`{arguments: [x], rest: {max_items: 1}}`, "rest.pattern"},
 		"rest-bad-pattern":          {`{arguments: [x], rest: {max_items: 1, pattern: "("}}`, "rest.pattern"},
 		"rest-without-items":        {`{arguments: [x], rest: {pattern: a}}`, "rest.max_items"},

@@ -180,7 +180,8 @@ func (c *Command) checkRest(p problems) {
 	if c.Rest == nil {
 		return
 	}
-	p.addIf(len(c.Arguments) == 0, "an open tail is allowed after fixed arguments only: with none the caller would choose the command")
+	word := slices.ContainsFunc(c.Arguments, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	p.addIf(!word, "an open tail is allowed after a fixed argument that is no option: with none the caller would choose the command")
 	p.in("max_items").addIf(c.Rest.MaxItems < 1 || c.Rest.MaxItems > maxItems, "want 1 to %d", maxItems)
 	_, err := compilePattern(c.Rest.Pattern)
 	p.in("pattern").addIf(err != nil || c.Rest.Pattern == "", "want a regular expression (RE2) of 1 to %d bytes", maxPattern)
