@@ -76,7 +76,7 @@ type Accepted struct {
 	Attached bool
 	// Token allows input after a later Attach; 16 bytes.
 	Token []byte
-	// Stdin is how many bytes of input the gateway has already taken.
+	// Stdin is where the input continues: what the gateway has got of it.
 	Stdin uint64
 	// Stdout and Stderr are where the outputs of this stream begin: greater than
 	// what was asked for if that part is gone.

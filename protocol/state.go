@@ -187,7 +187,6 @@ func (t *tally) take(f Frame) *ViolationError {
 	case *Attach:
 		t.acked = Ack{Stdout: f.Stdout, Stderr: f.Stderr}
 	case *Accepted:
-		t.acked = Ack{Stdin: f.Stdin}
 		t.count[Stdout], t.count[Stderr] = f.Stdout, f.Stderr
 	case *Data:
 		if f.Offset != t.count[f.Stream] {

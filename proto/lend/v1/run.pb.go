@@ -701,7 +701,7 @@ type Accepted struct {
 	Attached bool `protobuf:"varint,1,opt,name=attached,proto3" json:"attached,omitempty"`
 	// Lets a later Attach send input; 16 bytes, or empty for an attacher without it.
 	Token []byte `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	// Bytes of input that the gateway has taken.
+	// Where the input continues.
 	Stdin uint64 `protobuf:"varint,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// Where the outputs of this stream begin.
 	Stdout        uint64  `protobuf:"varint,4,opt,name=stdout,proto3" json:"stdout,omitempty"`

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// RefusedError says that nothing ran because of the request; Code says why.
+type RefusedError = protocol.Refusal
+
+// EndedError says that the command ran and was stopped, or that its outcome is
+// unknown (then errors.Is(err, ErrOutcomeUnknown)).
+type EndedError = protocol.Ended
+
+// ErrOutcomeUnknown: the command may have run, and nobody says how it ended.
+// Only the same operation ID may be tried again.
+var ErrOutcomeUnknown = errors.New("outcome unknown")
+
+// ErrNotGateway: the peer that answered does not speak the protocol. Nothing ran.
+var ErrNotGateway = errors.New("the peer is not a lend gateway of this version")
+
+// ErrClosed: the Client is closed.
+var ErrClosed = errors.New("client is closed")
+
+// ExitError says that the command ended by itself, with a status that is not 0
+// or by a signal.
+type ExitError struct {
+	Code   int    // 0 to 255; 0 if a signal ended it
+	Signal string // "SIGTERM", …; "" if none
+	Core   bool   // it dumped core
+}
+
+func (e *ExitError) Error() string {
+	if e.Signal != "" {
+		return "the command was ended by " + e.Signal
+	}
+	return fmt.Sprintf("the command exited with status %d", e.Code)
+}
+
+// ExitStatus returns what lend run returns for an error of Run or Wait: the
+// remote status, 128+n for signal n, else 75, 124, 125, 126, 127, 130 or 255.
+func ExitStatus(err error) int {
+	var exit *ExitError
+	var refused *RefusedError
+	var ended *EndedError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.Signal != "":
+		return 128 + signalNumber(exit.Signal)
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &ended):
+		return ended.Code.EndStatus()
+	case errors.As(err, &refused) && refused.Retryable():
+		return protocol.CodeBusy.ExitStatus()
+	case errors.As(err, &refused):
+		return refused.Code.ExitStatus()
+	case errors.Is(err, context.Canceled):
+		return protocol.CodeCancelled.EndStatus()
+	}
+	return exitNotSent
+}
+
+const exitNotSent = 125
+
+// signalNumber returns the number on Linux, which most shells show, 0 if the
+// name is another.
+func signalNumber(s string) int {
+	for i, n := range [...]string{
+		"SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1",
+		"SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP",
+		"SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU", "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR", "SIGSYS",
+	} {
+		if s == n {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func unknown(cause error) error {
+	if errors.Is(cause, io.EOF) {
+		cause = errors.New("the gateway ended the stream without an answer")
+	}
+	return &EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.Join(ErrOutcomeUnknown, cause)}
+}

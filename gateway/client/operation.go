@@ -1,0 +1,333 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol"
+)
+
+// operation is one run, over one stream after the other if need be.
+type operation struct {
+	client   *Client
+	ctx      context.Context //nolint:containedctx // an operation is a lifetime
+	start    *protocol.Start
+	key      protocol.OperationKey
+	to       peer.AddrInfo
+	stdin    io.Reader
+	out      [3]io.Writer // by stream; owned by begin, then by run
+	holed    [3]bool      // output was lost; likewise
+	pipes    []pipe
+	grace    time.Duration
+	patience time.Duration // after a cancel
+
+	outbox *outbox
+	token  []byte // owned by begin, then by run
+	limits protocol.Limits
+	maybe  bool // a Start may have arrived; owned by begin
+	// early: input may go before Accepted, since nobody can have used the ID. The
+	// input is in memory then. spec: START-6
+	early bool
+
+	mu   sync.Mutex // guards link, over and why
+	link *link
+	over error // why no other stream will be tried
+	why  error // why it was cancelled from here
+
+	exit   *protocol.Exit // owned by run, then fixed
+	result error          // likewise
+
+	wg     sync.WaitGroup // watch, send, run
+	filled chan struct{}  // closed when the input is not read any more
+	broken chan error     // why the input broke off, at most once
+	sent   chan struct{}  // closed when nothing is sent any more
+	ended  chan struct{}  // closed when the result is known
+}
+
+func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *operation {
+	o := &operation{
+		client: c.client, ctx: c.ctx, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
+		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
+		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
+		pipes: c.pipes, outbox: newOutbox(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
+		sent: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if o.patience == 0 {
+		o.patience = defaultCancelTimeout
+	}
+	return o
+}
+
+// begin gets the operation accepted and starts what runs until its end.
+func (o *operation) begin() error {
+	o.wg.Go(o.watch)
+	o.wg.Go(func() {
+		defer close(o.sent)
+		o.outbox.send()
+	})
+	early := o.early
+	if early {
+		o.fill()
+	}
+	l, err := o.accept()
+	if err != nil {
+		o.outbox.done(nil)
+		if early {
+			<-o.filled
+		}
+		close(o.ended)
+		o.wg.Wait()
+		return err
+	}
+	if o.start.Stdin && !early {
+		o.fill()
+	}
+	o.wg.Go(func() { o.run(l) })
+	return nil
+}
+
+// fill reads the input in a goroutine that may outlive the operation only inside
+// a Read that cannot be interrupted.
+func (o *operation) fill() {
+	go func() {
+		defer close(o.filled)
+		if err := o.outbox.fill(o.stdin); err != nil && !errors.Is(err, errInputOver) {
+			o.broken <- fmt.Errorf("read input: %w", err) // it must not look like an end
+		}
+	}()
+}
+
+// wait returns the result once.
+func (o *operation) wait() error {
+	<-o.ended
+	o.wg.Wait()
+	return o.result
+}
+
+func (o *operation) end() *protocol.Exit {
+	select {
+	case <-o.ended:
+		return o.exit
+	default:
+		return nil
+	}
+}
+
+// accept sends the request until it is answered for good. The same request under
+// the same ID starts at most one command, so it may be sent again: spec: ACCEPT-1,
+// CODE-2.
+func (o *operation) accept() (*link, error) {
+	deadline := time.Now().Add(o.client.config.Wait)
+	for try := 0; ; try++ {
+		l, accepted, err := o.request(o.start)
+		if err == nil {
+			o.token, o.limits = accepted.Token, accepted.Limits
+			o.holed = o.outbox.skip(accepted)
+			if !o.early {
+				err = o.outbox.use(l, accepted.Stdin)
+			}
+			if err != nil {
+				l.reset()
+				return nil, unknown(err)
+			}
+			return l, nil
+		}
+		var refused *RefusedError
+		explicit := errors.As(err, &refused)
+		o.early = o.early && !o.maybe
+		switch {
+		case explicit && refused.Code == protocol.CodeOutcomeUnknown:
+			return nil, unknown(err)
+		case explicit && refused.Retryable():
+		case explicit && final(refused.Code):
+			return nil, err
+		case explicit, !o.maybe, isViolation(err):
+			return nil, o.unanswered(err)
+		}
+		pause := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
+		if explicit && refused.RetryAfter > 0 {
+			pause = refused.RetryAfter
+		}
+		pause += rand.N(pause/4 + 1) // callers that were refused together do not come back together
+		if time.Now().Add(pause).After(deadline) || !o.sleep(pause) {
+			return nil, o.unanswered(err)
+		}
+	}
+}
+
+// final tells whether a refusal speaks of the operation itself, not only of the
+// request that it answers.
+func final(c protocol.Code) bool { return c == protocol.CodeNotStarted || c == protocol.CodeCancelled }
+
+func isViolation(err error) bool {
+	var v *protocol.ViolationError
+	return errors.As(err, &v)
+}
+
+// unanswered is the error when no more is tried.
+func (o *operation) unanswered(err error) error {
+	if over := o.isOver(); over != nil {
+		err = over
+	}
+	if o.maybe {
+		return unknown(err)
+	}
+	return err
+}
+
+// sleep returns false if the operation is over.
+func (o *operation) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-o.ctx.Done():
+		return false
+	case <-t.C:
+		return o.isOver() == nil
+	}
+}
+
+// request opens a stream, sends the first frame and reads the answer. An error
+// that is not a *RefusedError leaves maybe set if the frame may have arrived.
+func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, error) {
+	s, err := o.client.links.open(o.ctx, o.to, protocol.RunID)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := newLink(s)
+	err = o.setLink(l)
+	if err == nil && o.ctx.Err() != nil {
+		err = context.Cause(o.ctx) // watch may not have seen the link
+	}
+	if err != nil {
+		l.reset()
+		return nil, nil, err
+	}
+	before := o.maybe
+	o.maybe = true
+	accepted, err := o.ask(l, first)
+	if err != nil {
+		o.outbox.drop(l)
+		l.reset()
+		var refused *RefusedError
+		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) {
+			o.maybe = before
+		}
+		return nil, nil, err
+	}
+	return l, accepted, nil
+}
+
+func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, error) {
+	if err := l.w.WriteFrame(first); err != nil {
+		return nil, err
+	}
+	if n := o.client.config.Grease; n > 0 && rand.N(n) == 0 {
+		_ = l.w.WriteGrease(rand.N(1024), []byte("grease")) // an error shows when reading
+	}
+	if o.early {
+		if err := o.outbox.use(l, 0); err != nil {
+			return nil, err
+		}
+	}
+	f, err := l.r.Read()
+	switch f := f.(type) {
+	case *protocol.Accepted:
+		return f, nil
+	case *protocol.Refused:
+		return nil, f.Err()
+	}
+	return nil, err
+}
+
+// setLink makes l the stream that abandon resets; it fails if all is over.
+func (o *operation) setLink(l *link) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over == nil {
+		o.link = l
+	}
+	return o.over
+}
+
+func (o *operation) isOver() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over
+}
+
+// abandon gives up: the current stream is reset and no other is tried.
+func (o *operation) abandon(why error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over == nil {
+		o.over = why
+	}
+	if o.link != nil {
+		o.link.reset()
+	}
+	for _, p := range o.pipes {
+		_ = p.CloseWithError(why)
+	}
+}
+
+// watch cancels the operation when ctx is done or the input broke off, and gives
+// up when no end comes.
+func (o *operation) watch() {
+	var why error
+	select {
+	case <-o.ended:
+		return
+	case why = <-o.broken:
+	case <-o.ctx.Done():
+		why = context.Cause(o.ctx)
+	}
+	o.mu.Lock()
+	o.why = why
+	o.mu.Unlock()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(o.ctx), o.patience)
+	defer stop()
+	if o.current() != nil { // else nothing was sent
+		if _, err := o.cancel(ctx, o.grace); err != nil {
+			o.client.config.Log.Debug().Err(err).Msg("cancel")
+		}
+	}
+	select {
+	case <-o.ended:
+	case <-ctx.Done():
+		o.abandon(fmt.Errorf("no end came after the cancel: %w", why))
+	}
+}
+
+// cancelled returns why the operation was cancelled from here, nil if it was not.
+func (o *operation) cancelled() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.why
+}
+
+func (o *operation) current() *link {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.link
+}
+
+// cancel travels on a stream of its own, so it never waits behind input. With the
+// lease it also stops an operation that has not started yet. spec: CONTROL-3
+func (o *operation) cancel(ctx context.Context, grace time.Duration) (protocol.OperationState, error) {
+	reply, err := ask[*protocol.CancelReply](ctx, o.client, o.to, &protocol.CancelRequest{
+		OperationKey: o.key, Lease: o.start.Lease, Grace: grace,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cancel: %w", err)
+	}
+	return reply.State, nil
+}

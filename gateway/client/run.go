@@ -1,0 +1,166 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// lingerTimeout is how long the gateway's close is awaited after ExitAck.
+const lingerTimeout = 2 * time.Second
+
+// run follows the operation to its end, over other streams if one is lost.
+func (o *operation) run(l *link) {
+	exit, err := o.follow(l)
+	for err != nil {
+		o.outbox.drop(l)
+		l.reset()
+		if l, err = o.again(err); err != nil {
+			break
+		}
+		exit, err = o.follow(l)
+	}
+	o.outbox.stopInput()
+	if o.stdin != nil {
+		interrupt(o.stdin, o.filled)
+	}
+	if err != nil {
+		o.outbox.done(nil)
+		o.result = unknown(err)
+	} else {
+		o.exit, o.result = exit, o.judge(exit)
+		o.acknowledge(l)
+	}
+	for _, p := range o.pipes {
+		_ = p.CloseWithError(nil) // the readers of outputs see their end
+	}
+	close(o.ended)
+}
+
+// acknowledge sends ExitAck and leaves the stream to a goroutine of the client,
+// until the gateway has closed it too. spec: END-4
+func (o *operation) acknowledge(l *link) {
+	_ = l.s.SetWriteDeadline(time.Now().Add(lingerTimeout)) // streams have deadlines
+	o.outbox.done(l)
+	o.client.later(func() {
+		<-o.sent
+		_ = l.s.SetReadDeadline(time.Now().Add(lingerTimeout))
+		if _, err := io.Copy(io.Discard, l.s); err != nil {
+			l.reset()
+			return
+		}
+		_ = l.s.Close() // the gateway has closed already
+	})
+}
+
+// follow reads one stream until Exit.
+func (o *operation) follow(l *link) (*protocol.Exit, error) {
+	for {
+		f, err := l.r.Read()
+		if err != nil {
+			return nil, err
+		}
+		switch f := f.(type) {
+		case *protocol.Data:
+			o.take(f)
+		case *protocol.Ack:
+			if err := o.outbox.ack(f.Stdin); err != nil {
+				return nil, err
+			}
+		case *protocol.StdinClosed:
+			o.outbox.stopInput()
+			if p, ok := o.stdin.(*io.PipeReader); ok {
+				_ = p.CloseWithError(errInputOver) // its writer learns it
+			}
+		case *protocol.Exit:
+			return f, nil
+		}
+	}
+}
+
+// take writes output to the caller. An error closes the output, and the rest of it
+// is dropped; so is what comes after a hole. spec: OUTPUT-2
+func (o *operation) take(d *protocol.Data) {
+	if w := o.out[d.Stream]; w != nil && !o.holed[d.Stream] {
+		if _, err := w.Write(d.Payload); err != nil {
+			o.out[d.Stream] = nil
+			o.outbox.close(d.Stream)
+		}
+	}
+	o.outbox.took(d.Stream, len(d.Payload))
+}
+
+// judge turns the end into the result. An end without all of the output is no
+// success, and no failure of the command either. spec: END-3
+func (o *operation) judge(e *protocol.Exit) error {
+	taken, closed := o.outbox.counts()
+	for s, total := range [3]uint64{protocol.Stdout: e.Stdout, protocol.Stderr: e.Stderr} {
+		if (taken[s] < total || o.holed[s]) && !closed[s] {
+			return &EndedError{
+				Code: protocol.CodeOutcomeUnknown, Exit: e,
+				Cause: fmt.Errorf("%w: a part of the output is gone", ErrOutcomeUnknown),
+			}
+		}
+	}
+	switch {
+	case e.Code == protocol.CodeOutcomeUnknown:
+		return unknown(errors.New("the gateway does not know it"))
+	case e.Code == protocol.CodeNotStarted:
+		return &RefusedError{Code: e.Code}
+	case e.Code != protocol.CodeOK:
+		return &EndedError{Code: e.Code, Exit: e, Cause: o.cancelled()}
+	case e.Status != 0 || e.Signal != "":
+		return &ExitError{Code: e.Status, Signal: e.Signal, Core: e.Core}
+	}
+	return nil
+}
+
+// again attaches over a new stream after one was lost, within the time for which
+// the operation outlives its link. spec: ATTACH-3
+func (o *operation) again(lost error) (*link, error) {
+	if isViolation(lost) {
+		return nil, lost
+	}
+	deadline := time.Now().Add(o.limits.Detached)
+	for try := 0; ; try++ {
+		if over := o.isOver(); over != nil {
+			return nil, over
+		}
+		taken, _ := o.outbox.counts()
+		l, a, err := o.request(&protocol.Attach{
+			Issuer: o.key.Issuer, Invocation: o.key.Invocation, Operation: o.key.Operation, Token: o.token,
+			Stdout: taken[protocol.Stdout], Stderr: taken[protocol.Stderr],
+		})
+		var refused *RefusedError
+		switch {
+		case err == nil:
+			return o.resume(l, a)
+		case errors.As(err, &refused) && !refused.Retryable():
+			return nil, errors.Join(lost, err)
+		}
+		pause := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
+		if time.Now().Add(pause).After(deadline) || !o.sleep(pause) {
+			return nil, errors.Join(lost, err)
+		}
+	}
+}
+
+// resume goes on where the operation is.
+func (o *operation) resume(l *link, a *protocol.Accepted) (*link, error) {
+	taken, _ := o.outbox.counts()
+	if a.Stdout < taken[protocol.Stdout] || a.Stderr < taken[protocol.Stderr] {
+		l.reset()
+		return nil, &protocol.ViolationError{Rule: "ACCEPT-2", Msg: "outputs that begin before what was asked for"}
+	}
+	for s, hole := range o.outbox.skip(a) {
+		o.holed[s] = o.holed[s] || hole
+	}
+	if err := o.outbox.use(l, a.Stdin); err != nil {
+		l.reset()
+		return nil, err
+	}
+	return l, nil
+}
