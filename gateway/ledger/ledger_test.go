@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lendcli/lend/gateway/ledger/segment"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -195,3 +196,6 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, mustOpen(t, dir).Close())
 }
+
+// frameEnd is where the frame after f begins.
+func frameEnd(f segment.Frame) int64 { return f.Offset + segment.FrameSize(len(f.Payload)) }
