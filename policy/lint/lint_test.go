@@ -54,7 +54,7 @@ func TestRisks(t *testing.T) {
 		"perl-flag":              {"perl", read, []string{"x.pl"}, nil, bound("-e"), fatal},
 		"env":                    {"env", read, []string{"PATH=/x"}, nil, free, fatal},
 		"env-bash":               {"env", read, []string{"bash"}, nil, nil, fatal},
-		"xargs":                  {"xargs", read, []string{"-n1"}, tail, nil, fatal},
+		"xargs":                  {"xargs", read, []string{"-n", "1"}, tail, nil, fatal},
 		"find-fixed":             {"find", read, []string{".", "-name"}, nil, listed("-name"), warning},
 		"find-free":              {"find", read, []string{"."}, tail, nil, fatal},
 		"ssh":                    {"ssh", read, []string{"host"}, nil, free, fatal},
