@@ -10,6 +10,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
@@ -76,7 +77,7 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 	if err != nil {
 		return admitted{}, err
 	}
-	n.peers.proved(c.id)
+	n.door.Proved(c.id)
 
 	// What is known of the operation already is the answer, and counts against no
 	// limit.
@@ -92,7 +93,7 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 	}
 
 	// 5. Limits of the peer, of the gateway and of the lease.
-	release, err := n.peers.slot(c.id)
+	release, err := n.door.Slot(c.id)
 	if err != nil {
 		return admitted{}, err
 	}
@@ -293,7 +294,7 @@ func (n *Node) permit(ctx context.Context) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy, Cause: err}
+		return &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: err}
 	}
 	return nil
 }

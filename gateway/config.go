@@ -54,7 +54,6 @@ const (
 	startTimeout    = 30 * time.Second // of one process start
 	permitTimeout   = 10 * time.Second // in the queue for it
 	lingerTimeout   = 5 * time.Second  // for a refused caller to read why
-	retryBusy       = 500 * time.Millisecond
 	startsPerCore   = 4
 )
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -84,7 +85,7 @@ func (n *Node) cancel(c caller, q *protocol.CancelRequest) (protocol.ControlRepl
 		return nil, &stateError{ledger.StateNone}
 	}
 	if !n.live.cancelEarly(k, v.NotAfter, n.cfg.Now()) {
-		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy}
+		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	}
 	if e := n.live.get(k); e != nil { // it came in between
 		e.op.Cancel(operation.CauseCaller)
@@ -180,7 +181,7 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 	}
 	current := n.policy.Load().Freeze(v.Root, c.holder, n.cfg.Now(), targets(v), n.contracts)
 	if len(current) > 0 {
-		n.peers.proved(c.id)
+		n.door.Proved(c.id)
 	}
 	seen := map[policy.Target]bool{}
 	for _, s := range current {

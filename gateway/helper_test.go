@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/internal/fakehost"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
@@ -322,7 +323,7 @@ func (w *world) dial(who identity, transport string) *dialer {
 
 func (w *world) tryDial(who identity, transport string) (*dialer, error) {
 	w.t.Helper()
-	h, err := libp2p.New(libp2p.Identity(who.priv), libp2p.NoListenAddrs, libp2p.Muxer("/yamux/1.0.0", newMuxer()),
+	h, err := libp2p.New(libp2p.Identity(who.priv), libp2p.NoListenAddrs, libp2p.Muxer("/yamux/1.0.0", door.Muxer()),
 		libp2p.ResourceManager(&network.NullResourceManager{}), libp2p.DisableMetrics())
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = h.Close() })

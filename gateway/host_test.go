@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
@@ -52,7 +53,7 @@ func TestStrangers(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		w := newWorld(t, withPolicy(strangersPolicy))
-		w.node.peers.grace = 300 * time.Millisecond
+		w.node.door.Grace = 300 * time.Millisecond
 		stranger := newIdentity(t)
 
 		idle := w.dial(stranger, transport)
@@ -65,7 +66,7 @@ func TestStrangers(t *testing.T) {
 		d.run(w.start(w.lease(), "print")).wantRefused(protocol.CodeDenied)
 		r := d.run(w.start(mine, "sleep")).answer()
 		require.NotNil(t, r.accepted)
-		later := time.NewTimer(2 * w.node.peers.grace)
+		later := time.NewTimer(2 * w.node.door.Grace)
 		<-later.C
 		require.Len(t, w.node.Status().Peers, 1, "a stranger that showed a lease may stay")
 		require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, &protocol.Start{Operation: w.node.live.all()[0].key.Operation}))
@@ -77,13 +78,13 @@ func TestStrangersHaveASmallPool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPolicy(strangersPolicy))
 	admitted := 0
-	for range maxStrangers + 4 {
+	for range door.MaxStrangers + 4 {
 		if _, err := w.tryDial(newIdentity(t), "tcp"); err == nil {
 			admitted++
 		}
 	}
-	eventually(t, func() bool { return len(w.node.Status().Peers) <= maxStrangers })
-	require.GreaterOrEqual(t, admitted, maxStrangers)
+	eventually(t, func() bool { return len(w.node.Status().Peers) <= door.MaxStrangers })
+	require.GreaterOrEqual(t, admitted, door.MaxStrangers)
 }
 
 func TestStreamsWithoutARequest(t *testing.T) {
@@ -92,18 +93,13 @@ func TestStreamsWithoutARequest(t *testing.T) {
 		w := newWorld(t)
 		d, l := w.dial(w.agent, transport), w.lease()
 		start := encode(t, w.start(l, "print", "--size=1"))
-		for range maxUnread { // each trickles one byte
+		for range door.MaxUnread { // each trickles one byte
 			s := d.stream(protocol.RunID)
 			_, err := s.Write(start[:1])
 			require.NoError(t, err)
 		}
 		eventually(t, func() bool {
-			w.node.peers.mu.Lock()
-			defer w.node.peers.mu.Unlock()
-			for _, st := range w.node.peers.known {
-				return st.unread == maxUnread
-			}
-			return false
+			return w.node.door.Unread(d.host.ID()) == door.MaxUnread
 		})
 		s := d.stream(protocol.RunID)
 		_, err := s.Write([]byte{1})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -166,7 +167,7 @@ func (l *live) add(e *entry) (*entry, error) {
 		}
 	}
 	if atOnce >= e.verified.MaxConcurrent {
-		return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: retryBusy}
+		return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: door.RetryBusy}
 	}
 	l.entries[e.key] = e
 	return e, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -38,7 +39,7 @@ type Node struct {
 	resolve   func(route.Query) (route.Descriptor, error)
 	port      startPort
 	grants    grants
-	peers     *peers
+	door      *door.Door
 	live      *live
 	budget    *operation.Budget
 	permits   *semaphore.Weighted
@@ -70,18 +71,17 @@ func New(cfg Config) (*Node, error) {
 		closing:   make(chan struct{}),
 	}
 	n.policy.Store(cfg.Policy)
-	n.peers = newPeers(cfg.Policy, n.disconnect)
+	n.door = door.New(cfg.Policy, n.disconnect)
 	n.refusals = refusals{write: cfg.Ledger.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
-	h, err := newHost(cfg.Key, cfg.Listen, cfg.Announce, limitsOf(cfg.Policy), gater{n.peers.admit})
+	h, err := n.door.Listen(door.HostConfig{Key: cfg.Key, Listen: cfg.Listen, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy)})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
 	n.host = h
-	n.self, _ = peerName(h.ID()) // an Ed25519 key has a name
+	n.self, _ = door.PeerName(h.ID()) // an Ed25519 key has a name
 	n.verifier = &lease.Verifier{
 		Gateway: n.self, Issuers: n.issuer, Revoked: cfg.Revocations, Now: cfg.Now, Skew: lease.DefaultSkew,
 	}
-	h.Network().Notify(n.peers.notifiee())
 	h.SetStreamHandler(protocol.RunID, n.handler(n.run))
 	h.SetStreamHandler(protocol.ControlID, n.handler(n.control))
 	h.SetStreamHandler(protocol.CatalogID, n.handler(n.catalog))
@@ -115,7 +115,7 @@ func (n *Node) Close() error {
 		n.closed = true
 		n.mu.Unlock()
 		close(n.closing)
-		n.peers.close()
+		n.door.Close()
 		empty := n.live.close()
 		for _, e := range n.live.all() {
 			e.op.Shutdown()
@@ -159,7 +159,7 @@ func (n *Node) Addrs() []multiaddr.Multiaddr {
 // transport stay as they were at New.
 func (n *Node) Reload(p *policy.Policy) {
 	n.policy.Store(p)
-	n.peers.swap(p)
+	n.door.Swap(p)
 	n.recheck(true)
 	n.evictBy.Store(time.Now().Add(evictBudget).UnixNano())
 	n.evict()
@@ -179,7 +179,7 @@ func (n *Node) evict() {
 			waiting[e.peer] = waiting[e.peer] || e.op.Attached()
 		}
 	}
-	for _, id := range n.peers.unwelcome() {
+	for _, id := range n.door.Unwelcome() {
 		if !waiting[id] {
 			n.disconnect(id)
 		}
@@ -212,7 +212,7 @@ func (n *Node) sweep() {
 		}
 		n.recheck(false)
 		n.evict()
-		n.peers.prune()
+		n.door.Prune()
 		if time.Since(last) >= refusalsEvery {
 			n.refusals.flush()
 			last = time.Now()
@@ -270,7 +270,7 @@ type OperationStatus struct {
 func (n *Node) Status() Status {
 	p := n.policy.Load()
 	s := Status{
-		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: limitsOf(p),
+		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: door.LimitsOf(p),
 		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(),
 	}
 	count := map[peer.ID]int{}
@@ -294,7 +294,7 @@ func (n *Node) Status() Status {
 	}
 	for _, id := range n.host.Network().Peers() {
 		if c := n.host.Network().ConnsToPeer(id); len(c) > 0 {
-			who, _ := peerName(id)
+			who, _ := door.PeerName(id)
 			s.Peers = append(s.Peers, PeerStatus{ID: who, Label: labels[who], Address: c[0].RemoteMultiaddr(), Operations: count[id]})
 		}
 	}

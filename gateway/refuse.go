@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -68,7 +69,7 @@ func refuse(err error) *protocol.Refusal {
 	case errors.As(err, &cause):
 		return &protocol.Refusal{Code: causeCode(cause), Cause: err}
 	case errors.Is(err, ledger.ErrFull):
-		return &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy, Cause: err}
+		return &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: err}
 	case errors.Is(err, ledger.ErrFailed), errors.Is(err, ledger.ErrCorrupt), errors.Is(err, ledger.ErrLost):
 		return &protocol.Refusal{Code: protocol.CodeGatewayLocked, Cause: err}
 	}

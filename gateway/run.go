@@ -9,6 +9,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
+	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -32,7 +33,7 @@ func (c *call) reset(code protocol.Code) {
 func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 	return func(s network.Stream) {
 		c := &call{Stream: s, caller: caller{id: s.Conn().RemotePeer()}}
-		holder, ok := peerName(c.caller.id)
+		holder, ok := door.PeerName(c.caller.id)
 		if !ok || !n.enter() {
 			c.reset(protocol.CodeShuttingDown)
 			return
@@ -45,7 +46,7 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 			}
 		}()
 		c.caller.holder = holder
-		release, ok := n.peers.reading(c.caller.id)
+		release, ok := n.door.Reading(c.caller.id)
 		if !ok {
 			n.tooMany(c)
 			return
@@ -61,7 +62,7 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 
 // tooMany answers a stream beyond the bound without reading it.
 func (n *Node) tooMany(c *call) {
-	r := &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy}
+	r := &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	_ = c.SetDeadline(time.Now().Add(time.Second))
 	switch c.Protocol() {
 	case protocol.RunID:
@@ -178,7 +179,7 @@ func (n *Node) serveAttach(c *call, f *protocol.Attach, s operation.Session, ans
 	case errors.Is(err, operation.ErrSettled):
 		return n.replay(key, s, refuse)
 	case errors.Is(err, operation.ErrBusy):
-		return refuse(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: retryBusy, Cause: err})
+		return refuse(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: err})
 	case errors.Is(err, operation.ErrBeyond):
 		return refuse(&protocol.ViolationError{Rule: "ATTACH-3", Msg: "more output than there is"})
 	}

@@ -1,4 +1,4 @@
-package gateway
+package door
 
 import (
 	"crypto/ed25519"
@@ -46,14 +46,27 @@ const (
 	streamMemory    = 256 << 10
 )
 
-// newHost builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no
-// NAT probing, no ping, no discovery. It listens on all of listen or fails.
-func newHost(key ed25519.PrivateKey, listen, announce []multiaddr.Multiaddr, limits policy.Limits, gater connmgr.ConnectionGater) (host.Host, error) {
-	id, err := crypto.UnmarshalEd25519PrivateKey(key)
+// HostConfig says what Listen builds.
+type HostConfig struct {
+	// Key is the identity, 64 bytes.
+	Key ed25519.PrivateKey
+	// Listen are the addresses to listen on; all must work.
+	Listen []multiaddr.Multiaddr
+	// Announce replaces what peers are told; none means what is listened on.
+	Announce []multiaddr.Multiaddr
+	// Limits are those of the policy, which the transport's are derived from.
+	Limits policy.Limits
+}
+
+// Listen builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no
+// NAT probing, no ping, no discovery. It listens on all addresses or fails. d
+// decides who may connect. The caller must Close the host.
+func (d *Door) Listen(c HostConfig) (host.Host, error) {
+	id, err := crypto.UnmarshalEd25519PrivateKey(c.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
-	resources, err := newResources(limits)
+	resources, err := newResources(c.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("set resource limits: %w", err)
 	}
@@ -64,8 +77,8 @@ func newHost(key ed25519.PrivateKey, listen, announce []multiaddr.Multiaddr, lim
 		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.Security(libp2ptls.ID, libp2ptls.New),
 		libp2p.Security(noise.ID, noise.New),
-		libp2p.Muxer(yamux.ID, newMuxer()),
-		libp2p.ConnectionGater(gater),
+		libp2p.Muxer(yamux.ID, Muxer()),
+		libp2p.ConnectionGater(gater{d.admit}),
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.UserAgent("lend"),
@@ -75,14 +88,18 @@ func newHost(key ed25519.PrivateKey, listen, announce []multiaddr.Multiaddr, lim
 		libp2p.Ping(false),
 		libp2p.DisableMetrics(),
 	}
-	if len(announce) > 0 {
-		options = append(options, libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return announce }))
+	if len(c.Announce) > 0 {
+		options = append(options, libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return c.Announce }))
 	}
 	h, err := libp2p.New(options...)
 	if err != nil {
 		return nil, fmt.Errorf("build host: %w", err)
 	}
-	for _, a := range listen {
+	h.Network().Notify(&network.NotifyBundle{
+		ConnectedF:    func(_ network.Network, c network.Conn) { d.connected(c.RemotePeer()) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { d.disconnected(c.RemotePeer()) },
+	})
+	for _, a := range c.Listen {
 		if err := h.Network().Listen(a); err != nil {
 			_ = h.Close() // the first error is the one to tell
 			return nil, fmt.Errorf("listen on %s: %w", a, err)
@@ -91,7 +108,8 @@ func newHost(key ed25519.PrivateKey, listen, announce []multiaddr.Multiaddr, lim
 	return h, nil
 }
 
-func newMuxer() *yamux.Transport {
+// Muxer is the stream muxer of TCP with the windows that both ends should have.
+func Muxer() network.Multiplexer {
 	m := *yamux.DefaultTransport
 	m.InitialStreamWindowSize = muxerInitialWindow
 	m.MaxStreamWindowSize = muxerMaxWindow
