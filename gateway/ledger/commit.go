@@ -326,7 +326,10 @@ func (l *Ledger) note(payload []byte) error {
 	if full {
 		return nil
 	}
-	return l.commit(&entry{payload: payload}, written)
+	if err := l.commit(&entry{payload: payload}, written); !errors.Is(err, ErrFull) {
+		return err
+	}
+	return nil // counted by publish
 }
 
 // Checkpoint makes everything durable that was recorded before and signs size and

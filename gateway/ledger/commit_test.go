@@ -1,0 +1,438 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/gateway/ledger/folder"
+)
+
+// faulty is a segment whose calls can be made to fail, or to wait.
+type faulty struct {
+	folder.File
+	mu      sync.Mutex
+	write   func(b []byte, off int64) (int, error) // nil: the real one
+	sync    func() error
+	cut     func(size int64) error
+	syncs   int
+	durable int64 // size when the last sync began
+}
+
+func (f *faulty) WriteAt(b []byte, off int64) (int, error) {
+	f.mu.Lock()
+	write := f.write
+	f.mu.Unlock()
+	if write != nil {
+		return write(b, off)
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f *faulty) Datasync() error {
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.syncs++
+	wait := f.sync
+	f.mu.Unlock()
+	if wait != nil {
+		if err := wait(); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	f.durable = max(f.durable, size)
+	f.mu.Unlock()
+	return f.File.Datasync()
+}
+
+func (f *faulty) Truncate(size int64) error {
+	f.mu.Lock()
+	cut := f.cut
+	f.mu.Unlock()
+	if cut != nil {
+		return cut(size)
+	}
+	return f.File.Truncate(size)
+}
+
+func (f *faulty) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func openFaulty(t *testing.T, dir string) (*Ledger, *faulty) {
+	t.Helper()
+	f := new(faulty)
+	l, err := Open(Config{Dir: dir, Now: testNow, openFile: func(dir string, flag int) (folder.File, error) {
+		var err error
+		f.File, err = folder.Open(dir, flag)
+		return f, err
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, f
+}
+
+func reserve(t *testing.T, l *Ledger, n int) *Reservation {
+	t.Helper()
+	out, err := l.Reserve(testClaim(t, n))
+	require.NoError(t, err)
+	require.Equal(t, StateNone, out.State)
+	return out.Reservation
+}
+
+// await waits until the next group has n who wait.
+func await(l *Ledger, n int) {
+	for {
+		l.mu.Lock()
+		there := l.next != nil && l.next.waiters == n
+		l.mu.Unlock()
+		if there {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// Starts that arrive while another one is being made durable share the next sync,
+// and each returns only when its own record is durable. spec: LEDGER-21
+func TestStartsShareOneSync(t *testing.T) {
+	t.Parallel()
+	l, f := openFaulty(t, ledgerDir(t))
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.set(func() {
+		f.syncs = 0
+		f.sync = func() error {
+			once.Do(func() { close(entered); <-gate })
+			return nil
+		}
+	})
+	const n = 20
+	var wg sync.WaitGroup
+	errs := make([]error, n+1)
+	start := func(i int) {
+		r := reserve(t, l, i)
+		wg.Go(func() {
+			errs[i] = r.Start(context.Background(), testStart())
+			l.mu.Lock()
+			at := l.views.places[r.op.hash].start
+			l.mu.Unlock()
+			f.set(func() {
+				if f.durable <= at {
+					errs[i] = errors.New("not durable")
+				}
+			})
+		})
+	}
+	start(0)
+	<-entered
+	for i := 1; i <= n; i++ {
+		start(i)
+	}
+	await(l, n)
+	require.NoError(t, l.Event(Event{Name: "meanwhile"}), "an event does not wait")
+	close(gate)
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	f.set(func() { require.Equal(t, 2, f.syncs) })
+	require.NoError(t, l.Close())
+	require.Equal(t, Recovery{Records: n + 3 + n + 1, Unknown: n + 1}, mustOpen(t, l.dir).Recovery())
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l := mustOpen(t, dir)
+	var wg sync.WaitGroup
+	errs := make(chan error, 16*20)
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 20 {
+				out, err := l.Reserve(testClaim(t, g*100+i))
+				if err == nil {
+					err = out.Reservation.Start(context.Background(), testStart())
+				}
+				if err == nil {
+					err = out.Reservation.End(End{State: StateEnded, Status: i})
+				}
+				errs <- errors.Join(err, l.Refuse(Refusal{Reason: "BUSY"}))
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	point, err := l.Checkpoint()
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	report, err := Verify(dir, point)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{320, 320, 320, 961}, []uint64{report.Starts, report.Ends, report.Refusals, report.Records})
+	require.Equal(t, 0, mustOpen(t, dir).Recovery().Unknown)
+}
+
+// Fifty identical requests: one is new, the others wait for it.
+func TestOneOfManyIsNew(t *testing.T) {
+	t.Parallel()
+	l := mustOpen(t, ledgerDir(t))
+	var wg sync.WaitGroup
+	states := make([][]State, 50)
+	for i := range states {
+		wg.Go(func() {
+			for {
+				out, err := l.Reserve(testClaim(t, 1))
+				if err != nil {
+					return
+				}
+				states[i] = append(states[i], out.State)
+				switch out.State {
+				case StateNone:
+					if out.Reservation.Start(context.Background(), testStart()) != nil {
+						return
+					}
+				case StatePending:
+					<-out.Settled
+				default:
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(states...)
+	require.Equal(t, 1, count(all, StateNone))
+	require.Equal(t, 50, count(all, StateRunning))
+}
+
+func count(all []State, want State) (n int) {
+	for _, s := range all {
+		if s == want {
+			n++
+		}
+	}
+	return n
+}
+
+// spec: LEDGER-23
+func TestFailedLedgerTakesNoStart(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for label, c := range map[string]struct {
+		fault func(*faulty)
+		after State // after Open
+	}{
+		"sync":        {func(f *faulty) { f.sync = func() error { return broken } }, StateUnknown},
+		"write":       {func(f *faulty) { f.write = func([]byte, int64) (int, error) { return 0, broken } }, StateNone},
+		"short-write": {func(f *faulty) { f.write = short(f, broken) }, StateNone},
+		"cut": {func(f *faulty) {
+			f.write, f.cut = short(f, syscall.ENOSPC), func(int64) error { return broken }
+		}, StateNone},
+	} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			dir := ledgerDir(t)
+			l, f := openFaulty(t, dir)
+			running := begin(t, l, testClaim(t, 1))
+			first, second := reserve(t, l, 2), reserve(t, l, 3)
+			f.set(func() { c.fault(f) })
+			require.ErrorIs(t, first.Start(t.Context(), testStart()), ErrFailed)
+			f.set(func() { f.write, f.sync, f.cut = nil, nil, nil })
+			require.ErrorIs(t, second.Start(t.Context(), testStart()), ErrFailed, "it does not come back by itself")
+			_, err := l.Reserve(testClaim(t, 4))
+			require.ErrorIs(t, err, ErrFailed)
+			require.ErrorIs(t, l.Err(), ErrFailed)
+			require.ErrorIs(t, l.Flush(), ErrFailed)
+			require.Error(t, l.Event(Event{Name: "x"}))
+			require.ErrorIs(t, running.End(End{State: StateEnded}), ErrFailed)
+			require.Equal(t, StateEnded, must(l.Lookup(testKey(t, 1))).State, "known while the process lives")
+			require.ErrorIs(t, l.Close(), ErrFailed)
+			l = mustOpen(t, dir)
+			require.Equal(t, StateUnknown, stateOf(t, l, testClaim(t, 1)))
+			require.Equal(t, c.after, stateOf(t, l, testClaim(t, 2)))
+			require.Equal(t, StateNone, stateOf(t, l, testClaim(t, 3)))
+		})
+	}
+}
+
+// short writes the first half, then fails.
+func short(f *faulty, err error) func([]byte, int64) (int, error) {
+	return func(b []byte, off int64) (int, error) {
+		n, _ := f.File.WriteAt(b[:len(b)/2], off)
+		return n, err
+	}
+}
+
+// On a full disk starts and events are refused, ends are kept in the reserve, and
+// it goes on by itself once there is room. spec: LEDGER-24, LEDGER-25
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l, f := openFaulty(t, dir)
+	running := begin(t, l, testClaim(t, 1))
+	reservation := reserve(t, l, 2)
+	reserveFile := filepath.Join(dir, "reserve")
+	require.FileExists(t, reserveFile)
+	// Full until the reserve is given back, and then there is room for ends.
+	f.set(func() {
+		f.write = func(b []byte, off int64) (int, error) {
+			if _, err := os.Stat(reserveFile); err == nil {
+				n, _ := f.File.WriteAt(b[:len(b)/2], off)
+				return n, syscall.ENOSPC
+			}
+			return f.File.WriteAt(b, off)
+		}
+	})
+	require.ErrorIs(t, reservation.Start(t.Context(), testStart()), ErrFull)
+	require.NoFileExists(t, reserveFile)
+	require.NoError(t, l.Err(), "not failed")
+	require.NoError(t, running.End(End{State: StateEnded, Status: 9}))
+	require.NoError(t, l.Event(Event{Name: "lost"}))
+	require.Equal(t, StateNone, stateOf(t, l, testClaim(t, 2)), "the ID is free again")
+
+	// No start while the reserve cannot be had again: a directory is in its way.
+	require.NoError(t, os.MkdirAll(filepath.Join(reserveFile, "x"), 0o700))
+	f.set(func() { f.write = nil })
+	require.ErrorIs(t, reserve(t, l, 2).Start(t.Context(), testStart()), ErrFull)
+	require.NoError(t, os.RemoveAll(reserveFile))
+	begin(t, l, testClaim(t, 2))
+	require.FileExists(t, reserveFile)
+	require.NoError(t, l.Close())
+
+	l = mustOpen(t, dir)
+	require.Equal(t, StateEnded, stateOf(t, l, testClaim(t, 1)))
+	var names []string
+	require.NoError(t, Walk(dir, func(e Entry) error {
+		if e.Event != nil {
+			names = append(names, e.Event.Name+" "+e.Event.Facts["records"])
+		}
+		return nil
+	}))
+	require.Equal(t, []string{"ledger.dropped 1"}, names)
+}
+
+// spec: LEDGER-22
+func TestRemovedFileIsNoticed(t *testing.T) {
+	t.Parallel()
+	for label, remove := range map[string]func(t *testing.T, file string){
+		"removed": func(t *testing.T, file string) { t.Helper(); require.NoError(t, os.Remove(file)) },
+		"replaced": func(t *testing.T, file string) {
+			t.Helper()
+			require.NoError(t, os.Rename(file, file+".old"))
+			require.NoError(t, os.WriteFile(file, nil, 0o600))
+		},
+	} {
+		t.Run(label, func(t *testing.T) {
+			t.Parallel()
+			l := mustOpen(t, ledgerDir(t))
+			r := reserve(t, l, 1)
+			remove(t, filepath.Join(l.dir, logFile))
+			require.ErrorIs(t, r.Start(t.Context(), testStart()), ErrFailed)
+		})
+	}
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l, f := openFaulty(t, dir)
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.set(func() {
+		f.sync = func() error { once.Do(func() { close(entered); <-gate }); return nil }
+	})
+	r := reserve(t, l, 1)
+	done := make(chan error)
+	go func() { done <- r.Start(context.Background(), testStart()) }()
+	<-entered
+	text := map[string]string{"text": strings.Repeat("x", 1000)}
+	const n = 2000
+	for range n {
+		require.NoError(t, l.Event(Event{Name: "flood", Facts: text}))
+	}
+	l.mu.Lock()
+	require.LessOrEqual(t, l.waiting, maxWaiting)
+	dropped := l.dropped
+	l.mu.Unlock()
+	require.Greater(t, dropped, uint64(500))
+	close(gate)
+	require.NoError(t, <-done)
+	require.NoError(t, l.Close())
+	kept := 0
+	require.NoError(t, Walk(dir, func(e Entry) error {
+		if e.Event != nil && e.Event.Name == "flood" {
+			kept++
+		}
+		return nil
+	}))
+	require.Equal(t, n, kept+int(dropped))
+}
+
+func TestEndsBecomeDurableWithoutStarts(t *testing.T) {
+	t.Parallel()
+	l, f := openFaulty(t, ledgerDir(t))
+	f.set(func() { f.syncs = 0 })
+	for range maxUnsynced/1000 + 1 {
+		require.NoError(t, l.Event(Event{Name: "x", Facts: map[string]string{"text": strings.Repeat("x", 1000)}}))
+	}
+	f.set(func() { require.Equal(t, 1, f.syncs) })
+	require.LessOrEqual(t, l.log.size-l.log.synced, int64(maxUnsynced))
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	l := mustOpen(t, ledgerDir(t))
+	r, running := reserve(t, l, 1), begin(t, l, testClaim(t, 2))
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, r.Start(t.Context(), testStart()), os.ErrClosed)
+	require.ErrorIs(t, running.End(End{State: StateEnded}), os.ErrClosed)
+	require.ErrorIs(t, l.Event(Event{Name: "x"}), os.ErrClosed)
+	require.ErrorIs(t, l.Flush(), os.ErrClosed)
+	require.ErrorIs(t, l.Err(), os.ErrClosed)
+	_, err := l.Reserve(testClaim(t, 3))
+	require.ErrorIs(t, err, os.ErrClosed)
+	_, err = l.Checkpoint()
+	require.ErrorIs(t, err, os.ErrClosed)
+	require.NoError(t, l.Close())
+}
+
+func BenchmarkStart(b *testing.B) {
+	l := mustOpen(b, ledgerDir(b))
+	var mu sync.Mutex
+	n := 0
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			mu.Lock()
+			n++
+			c := testClaim(b, n)
+			mu.Unlock()
+			out, err := l.Reserve(c)
+			if err == nil {
+				err = out.Reservation.Start(context.Background(), testStart())
+			}
+			if err == nil {
+				err = out.Reservation.End(End{State: StateEnded})
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
