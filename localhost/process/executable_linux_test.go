@@ -70,6 +70,19 @@ func TestShim(t *testing.T) {
 			require.NoFileExists(t, ran, "it was run")
 		})
 	}
+	t.Run("beside-the-executable", func(t *testing.T) {
+		exe, err := os.Executable()
+		require.NoError(t, err)
+		beside := filepath.Join(filepath.Dir(exe), "lend-shim")
+		require.NoFileExists(t, beside)
+		require.NoError(t, os.WriteFile(beside, image, 0o755))
+		t.Cleanup(func() { require.NoError(t, os.Remove(beside)) })
+		require.True(t, usesShim(t, transport(t, Config{})))
+	})
+	t.Run("never-through-path", func(t *testing.T) {
+		t.Setenv("PATH", filepath.Dir(built))
+		require.False(t, usesShim(t, transport(t, Config{})))
+	})
 	t.Run("a-link", func(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "lend-shim")
 		require.NoError(t, os.Symlink(built, link))

@@ -3,7 +3,10 @@ package process
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -345,4 +348,64 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// Many operations at once, whose supervisors are killed at random moments: each ends
+// as it must or is lost, none disturbs another, nothing is left.
+func TestTorture(t *testing.T) {
+	tr := transport(t, Config{})
+	mark := marker(t)
+	const workers, each = 6, 12
+	errs := make([]error, workers)
+	var all sync.WaitGroup
+	for w := range workers {
+		random := rand.New(rand.NewPCG(uint64(w), 7))
+		all.Go(func() {
+			for range each {
+				errs[w] = errors.Join(errs[w], torture(tr, mark, random))
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Empty(t, alive(t, mark))
+	require.Zero(t, tr.backend.runningNow())
+}
+
+func torture(tr *Transport, mark string, random *rand.Rand) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	action := random.IntN(4)
+	s := spec(mark, "tree", "1", "2")
+	if action == 0 {
+		s = spec(mark, "exit", "33")
+	}
+	p, err := tr.Start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }()
+	if action > 0 { // somewhere in its start
+		_, _ = io.CopyN(io.Discard, p.Stdout(), int64(random.IntN(3)*len("ready\n")))
+	}
+	want, lost := "SIGKILL", false
+	switch action {
+	case 0:
+		want = ""
+	case 1:
+		err = p.Close()
+	case 2:
+		err = p.Kill()
+	case 3:
+		lost = true
+		p.(*operation).super.kill() //nolint:forcetypeassert // ours
+	}
+	e, werr := p.Wait(ctx)
+	switch {
+	case lost && (errors.Is(werr, ErrLost) || e.Signal == want):
+		werr = nil
+	case werr == nil && (e.Signal != want || (want == "" && e.Code != 33)):
+		werr = fmt.Errorf("action %d ended as %v", action, e)
+	}
+	return errors.Join(err, werr, p.Close())
 }
