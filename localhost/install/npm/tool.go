@@ -107,13 +107,8 @@ func (t Tool) run(ctx context.Context, dir string, files map[string][]byte, args
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	out, err := t.Runner.Run(ctx, Command{
-		Path: t.Node, Dir: filepath.Join(dir, "project"),
+		Path: t.Node, Dir: filepath.Join(dir, "project"), Env: t.env(dir),
 		Args: append([]string{"node", t.CLI}, append(args, t.flags(dir)...)...),
-		Env: []string{
-			"HOME=" + filepath.Join(dir, "home"), "USERPROFILE=" + filepath.Join(dir, "home"), "PATH=",
-			"TMPDIR=" + filepath.Join(dir, "tmp"), "TMP=" + filepath.Join(dir, "tmp"), "TEMP=" + filepath.Join(dir, "tmp"),
-			"NODE_DISABLE_COMPILE_CACHE=1",
-		},
 	})
 	if err != nil {
 		return fmt.Errorf("npm: %w%s", err, lastWords(out))
@@ -131,10 +126,18 @@ func (t Tool) flags(dir string) []string {
 	if t.Registry.CAFile != "" {
 		f = append(f, "--cafile="+t.Registry.CAFile)
 	}
-	if t.Registry.Proxy != "" {
-		f = append(f, "--proxy="+t.Registry.Proxy, "--https-proxy="+t.Registry.Proxy)
-	}
 	return f
+}
+
+// env is all that npm gets. A proxy's address may hold a password, which other users
+// of the machine could read among the arguments.
+func (t Tool) env(dir string) []string {
+	home, tmp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
+	e := []string{"HOME=" + home, "USERPROFILE=" + home, "PATH=", "TMPDIR=" + tmp, "TMP=" + tmp, "TEMP=" + tmp, "NODE_DISABLE_COMPILE_CACHE=1"}
+	if t.Registry.Proxy != "" {
+		e = append(e, "HTTP_PROXY="+t.Registry.Proxy, "HTTPS_PROXY="+t.Registry.Proxy)
+	}
+	return e
 }
 
 // lastWords shows the end of npm's output on one line.
