@@ -24,7 +24,7 @@ func (a *app) connectorCommand() *cobra.Command {
 	}
 	c.AddCommand(
 		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
-		a.connectorVerifyCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
+		a.connectorVerifyCommand(), a.connectorTryCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
 		a.connectorLoginCommand(), a.connectorRemoveCommand(),
 	)
 	return c

@@ -60,12 +60,7 @@ The first ^C cancels the command, the second shortens its grace, the third leave
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status, err := a.remote(cmd.Context(), f, args)
 			if err != nil {
-				var usage *usageError
-				hint := ""
-				if errors.As(err, &usage) {
-					hint = usage.hint
-				}
-				a.problem(err.Error(), hint)
+				a.problem(err.Error(), hintOf(err))
 			}
 			if status != 0 {
 				return &statusError{status}

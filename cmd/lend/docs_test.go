@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write generated files again")
+
+const cliDoc = "../../docs/cli.md"
+
+// TestDocs keeps docs/cli.md equal to the help texts.
+func TestDocs(t *testing.T) {
+	var out bytes.Buffer
+	out.WriteString("# Command line\n\nMade from the help texts; every command takes `--json` and `--dir DIR`.\n")
+	root := newApp(nil, strings.NewReader(""), &out, &out).root()
+	walk(root, func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" || c.Parent() != nil && c.Parent().Name() == "completion" {
+			return
+		}
+		fmt.Fprintf(&out, "\n## %s\n\n", c.CommandPath())
+		text := c.Long
+		if text == "" {
+			text = c.Short
+		}
+		fmt.Fprintf(&out, "```text\n%s\n\n%s```\n", strings.TrimSpace(text), usage(c))
+	})
+	if *update {
+		require.NoError(t, os.WriteFile(cliDoc, out.Bytes(), 0o600))
+	}
+	got, err := os.ReadFile(cliDoc)
+	require.NoError(t, err)
+	require.Equal(t, out.String(), string(got), "run: go test ./cmd/lend -run TestDocs -update")
+}
+
+func usage(c *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-12s %s\n", sub.Name(), sub.Short)
+			}
+		}
+	}
+	if c.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
+	}
+	if f := c.LocalNonPersistentFlags().FlagUsages(); f != "" {
+		fmt.Fprintf(&b, "\nFlags:\n%s", f)
+	}
+	return b.String()
+}
+
+func walk(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		walk(sub, f)
+	}
+}
+
+// Every command that does something has an example, and its help fits a terminal.
+func TestHelp(t *testing.T) {
+	root := newApp(nil, strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}).root()
+	walk(root, func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" || strings.Contains(c.CommandPath(), "completion") {
+			return
+		}
+		t.Run(strings.ReplaceAll(c.CommandPath(), " ", "-"), func(t *testing.T) {
+			require.NotEmpty(t, c.Short)
+			if !c.HasSubCommands() {
+				require.NotEmpty(t, c.Example)
+			}
+			for line := range strings.Lines(c.Long) {
+				require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 84, "%q", line)
+			}
+		})
+	})
+}

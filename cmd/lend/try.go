@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway"
+	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func (a *app) connectorTryCommand() *cobra.Command {
+	var peer, version, stdin string
+	c := &cobra.Command{
+		Use:   "try --peer PEER KEY COMMAND [ARGUMENTS…]",
+		Short: "run a shared command here, exactly as a peer would get it",
+		Long: `Run a command of an installed Connector as PEER would get it: through the same
+frames, lease, policy, argument grammar, record and supervisor, with this
+machine's policy of now. Only the link is missing. The record is thrown away.
+Exit statuses are those of lend run.`,
+		Example: `  lend connector try --peer laptop github issue.list --repo acme/site
+  echo '{a: 1}' | lend connector try --peer laptop json5 format`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if peer == "" {
+				return usagef("lend connector try --peer PEER KEY COMMAND", "--peer is missing")
+			}
+			in, err := a.inputFor(runFlags{stdin: stdin})
+			if err != nil {
+				return err
+			}
+			status, err := a.try(cmd.Context(), tryRequest{peer, version, in, stdin == "auto", args})
+			if err != nil {
+				a.problem(err.Error(), hintOf(err))
+			}
+			if status != 0 {
+				return &statusError{status}
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&peer, "peer", "", "the peer to be: a name of the policy or a peer ID (required)")
+	f.StringVar(&version, "version", "", "the Connector's version (default: the only installed one)")
+	f.StringVar(&stdin, "stdin", "auto", "send standard input: yes, no, or auto: if the command takes any")
+	return c
+}
+
+func hintOf(err error) string {
+	var usage *usageError
+	var withHint *hinted
+	switch {
+	case errors.As(err, &usage):
+		return usage.hint
+	case errors.As(err, &withHint):
+		return withHint.hint
+	default:
+		return ""
+	}
+}
+
+type tryRequest struct {
+	peer, version string
+	stdin         io.Reader
+	orNone        bool // start without input if the command takes none
+	args          []string
+}
+
+func (a *app) try(ctx context.Context, r tryRequest) (status int, err error) {
+	p, err := a.paths()
+	if err != nil {
+		return exitNotSent, err
+	}
+	pol, err := a.servablePolicy(p.policy())
+	if err != nil {
+		return exitNotSent, err
+	}
+	holder, err := resolvePeer(pol, r.peer)
+	if err != nil {
+		return exitNotSent, err
+	}
+	grant, err := a.composeGrant(issueFlags{version: r.version}, r.args[:2])
+	if err != nil {
+		return exitNotSent, err
+	}
+	s := &serving{loaded: pol}
+	dir, err := os.MkdirTemp("", "lend-try-")
+	if err != nil {
+		return exitNotSent, err
+	}
+	defer func() { err = joinClose(err, s.close, func() error { return os.RemoveAll(dir) }) }()
+	if err := a.openTry(ctx, p, s, dir, grant.Connector); err != nil {
+		return exitNotSent, err
+	}
+	chain, err := tryLease(p, holder, s.node.ID(), grant)
+	if err != nil {
+		return exitNotSent, err
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	op, err := name.ParseOperationID("try-" + hex.EncodeToString(id[:]))
+	if err != nil {
+		return exitNotSent, err
+	}
+	start := &protocol.Start{
+		Operation: op, Lease: chain, Connector: grant.Connector, Version: grant.Version, Command: grant.Commands[0],
+		Arguments: r.args[2:], Stdin: r.stdin != nil,
+	}
+	exit, err := s.node.Try(ctx, holder, start, r.stdin, a.out, a.err)
+	if start.Stdin && r.orNone && isRefusal(err, protocol.CodeInputRejected) {
+		start.Stdin = false
+		exit, err = s.node.Try(ctx, holder, start, nil, a.out, a.err)
+	}
+	return tried(exit, err)
+}
+
+// openTry makes a gateway that nobody can reach, with a ledger that is thrown away.
+func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, key name.ConnectorKey) error {
+	var err error
+	if s.ledger, err = openLedger(filepath.Join(dir, "ledger")); err != nil {
+		return err
+	}
+	if s.side, err = a.openOwnersSide(p, s.loaded, zerolog.Nop()); err != nil {
+		return err
+	}
+	if _, err := s.side.host.Reconcile(ctx, key); err != nil {
+		return err
+	}
+	revoked, err := loadRevocations(p.revocations())
+	if err != nil {
+		return err
+	}
+	_, identity, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	s.node, err = gateway.New(gateway.Config{
+		Key: identity, Policy: s.loaded, Runtime: s.side.host, Ledger: s.ledger, Revocations: revoked,
+	})
+	return err
+}
+
+// tryLease is what the owner would sign for the peer, for that gateway.
+func tryLease(p paths, holder, gateway name.PeerID, g lease.Grant) ([][]byte, error) {
+	ownerKey, err := loadKey(p.ownerKey())
+	if err != nil {
+		return nil, err
+	}
+	owner, err := peerID(ownerKey)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := crypto.UnmarshalEd25519PrivateKey(ownerKey)
+	if err != nil {
+		return nil, err
+	}
+	invocation, err := invocationOf("")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond).Add(time.Millisecond)
+	envelope, err := lease.Seal(lease.Lease{
+		ID: lease.NewID(), Issuer: owner, Holder: holder, Gateway: gateway, Invocation: invocation,
+		Authority: lease.AuthorityOwner, Grants: []lease.Grant{g},
+		IssuedAt: now, NotBefore: now, NotAfter: now.Add(lease.DefaultLife), MaxOperations: 1, MaxConcurrent: 1, Purpose: "try",
+	}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign the lease: %w", err)
+	}
+	return [][]byte{envelope}, nil
+}
+
+// tried turns the end into an exit status, as lend run does.
+func tried(exit protocol.Exit, err error) (int, error) {
+	var refused *protocol.Refusal
+	switch {
+	case errors.As(err, &refused):
+		return client.ExitStatus(refused), refused
+	case err != nil:
+		return client.ExitStatus(client.ErrOutcomeUnknown), err
+	case exit.Code != protocol.CodeOK:
+		return exit.Code.EndStatus(), fmt.Errorf("ended: %s: %s", exit.Code, exit.Code.Public())
+	case exit.Signal != "":
+		return client.ExitStatus(&client.ExitError{Signal: exit.Signal}), nil
+	default:
+		return exit.Status, nil
+	}
+}
