@@ -230,5 +230,6 @@ func (c *Client) exchange(ctx context.Context, to peer.AddrInfo, id core.ID, do 
 		}
 		return fmt.Errorf("ask gateway: %w", err)
 	}
-	return s.Close()
+	_ = s.Close() // all was said; the other end may have closed first
+	return nil
 }

@@ -83,9 +83,11 @@ func signalNumber(s string) int {
 	return 0
 }
 
+var errNoEnd = errors.New("the gateway ended the stream without an end of the operation")
+
 func unknown(cause error) error {
-	if errors.Is(cause, io.EOF) {
-		cause = errors.New("the gateway ended the stream without an answer")
+	if cause == io.EOF {
+		cause = errNoEnd
 	}
 	return &EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.Join(ErrOutcomeUnknown, cause)}
 }

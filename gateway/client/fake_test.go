@@ -203,6 +203,13 @@ func refuses(code protocol.Code, after time.Duration) func(*served) {
 
 func resets(v *served) { _ = v.Reset() }
 
+// hangsUp ends the stream without an end of the operation; what was sent arrives.
+func hangsUp(v *served) {
+	_ = v.CloseWrite()
+	_, _ = io.Copy(io.Discard, v.Stream)
+	_ = v.Close()
+}
+
 func stdout(offset uint64, s string) *protocol.Data {
 	return &protocol.Data{Stream: protocol.Stdout, Offset: offset, Payload: []byte(s)}
 }
@@ -273,3 +280,7 @@ func each(t *testing.T, do func(t *testing.T, f *fixture)) {
 }
 
 func addr(s string) multiaddr.Multiaddr { return must(multiaddr.NewMultiaddr(s)) }
+
+func cryptoKey(k ed25519.PrivateKey) (crypto.PrivKey, error) {
+	return crypto.UnmarshalEd25519PrivateKey(k)
+}

@@ -124,6 +124,9 @@ func (o *operation) again(lost error) (*link, error) {
 	if isViolation(lost) {
 		return nil, lost
 	}
+	if lost == io.EOF {
+		lost = errNoEnd
+	}
 	deadline := time.Now().Add(o.limits.Detached)
 	for try := 0; ; try++ {
 		if over := o.isOver(); over != nil {

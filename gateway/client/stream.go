@@ -196,6 +196,10 @@ func (s *stream) hear() error {
 	got := make([]byte, len(s.hello))
 	first := int(s.hello[0]) + 2 // one length more, which says what is to come
 	if _, err := io.ReadFull(s.Stream, got[:first]); err != nil {
+		var reset *network.StreamError
+		if errors.As(err, &reset) && reset.Remote && reset.ErrorCode == network.StreamProtocolNegotiationFailed {
+			return ErrNotGateway
+		}
 		return err
 	}
 	s.heard = true
