@@ -71,7 +71,7 @@ var forbidden = []struct {
 	{"github.com/libp2p/go-libp2p", []string{"gateway", "gateway/*", "cmd/lend"}, "hosts are made by the gateway and its client"},
 	{"github.com/libp2p/go-libp2p/p2p/*", []string{"gateway", "gateway/*"}, "hosts are made by the gateway and its client"},
 	{"github.com/lendcli/lend/proto/*", []string{"protocol", "lease"}, "wire types stay behind their package"},
-	{"unsafe", []string{"localhost/process", "localhost/process/*", "gateway/ownerfile"}, "system calls only"},
+	{"unsafe", []string{"proto/*", "localhost/process", "localhost/process/*", "gateway/ownerfile"}, "system calls only"},
 	{"plugin", nil, "nothing is loaded at run time"},
 }
 

@@ -199,6 +199,6 @@ func (s *localStream) CloseRead() error                             { return nil
 func (s *localStream) Reset() error                                 { return s.pipe.Close() }
 func (s *localStream) ResetWithError(network.StreamErrorCode) error { return s.pipe.Close() }
 func (s *localStream) SetDeadline(t time.Time) error                { return s.pipe.SetDeadline(t) }
-func (s *localStream) SetReadDeadline(t time.Time) error { return s.pipe.SetReadDeadline(t) }
+func (s *localStream) SetReadDeadline(t time.Time) error            { return s.pipe.SetReadDeadline(t) }
 
 func (s *localStream) SetWriteDeadline(t time.Time) error { return s.pipe.SetWriteDeadline(t) }

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "write generated files again")
 
-const cliDoc = "../../docs/cli.md"
+const (
+	cliDoc     = "../../docs/cli.md"
+	readmeFile = "../../README.md"
+)
 
 // TestDocs keeps docs/cli.md equal to the help texts.
 func TestDocs(t *testing.T) {
@@ -38,6 +43,52 @@ func TestDocs(t *testing.T) {
 	got, err := os.ReadFile(cliDoc)
 	require.NoError(t, err)
 	require.Equal(t, out.String(), string(got), "run: go test ./cmd/lend -run TestDocs -update")
+}
+
+// TestReadmeDemo keeps the session in the README equal to what lend demo prints,
+// but for times.
+func TestReadmeDemo(t *testing.T) {
+	var out, errs bytes.Buffer
+	require.Zero(t, run(t.Context(), newApp([]string{"demo"}, strings.NewReader(""), &out, &errs)), "%s", errs.String())
+	readme, err := os.ReadFile(readmeFile)
+	require.NoError(t, err)
+	const begin, end = "<!-- demo -->\n```text\n", "```\n<!-- /demo -->"
+	head, rest, ok := strings.Cut(string(readme), begin)
+	require.True(t, ok)
+	block, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	if *update {
+		require.NoError(t, os.WriteFile(readmeFile, []byte(head+begin+out.String()+end+tail), 0o600))
+		return
+	}
+	times := regexp.MustCompile(`[0-9.]+ (ms|s)\b`)
+	require.Equal(t, times.ReplaceAllString(out.String(), "N $1"), times.ReplaceAllString(block, "N $1"))
+}
+
+// TestReadmeCommands looks whether each command of the README exists with those
+// flags and takes that many arguments.
+func TestReadmeCommands(t *testing.T) {
+	readme, err := os.ReadFile(readmeFile)
+	require.NoError(t, err)
+	n := 0
+	for line := range strings.Lines(string(readme)) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+		for part := range strings.SplitSeq(line, "&&") {
+			args := strings.Fields(part)
+			if len(args) < 2 || args[0] != "lend" {
+				continue
+			}
+			n++
+			args = slices.DeleteFunc(args[1:], func(s string) bool { return s == "<" })
+			var out bytes.Buffer
+			root := newApp(nil, strings.NewReader(""), &out, &out).root()
+			c, rest, err := root.Find(args)
+			require.NoError(t, err, "%s", part)
+			require.True(t, c.Runnable() && !c.HasSubCommands(), "%s", part)
+			require.NoError(t, c.ParseFlags(rest), "%s", part)
+		}
+	}
+	require.Greater(t, n, 8, "the README has commands")
 }
 
 func usage(c *cobra.Command) string {
