@@ -62,6 +62,7 @@ func (w *world) count() *countingBook {
 	return b
 }
 
+// spec: REFUSE-3, START-5
 func TestBadLeasesGetOneAnswerAndNothingIsLookedAt(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -118,6 +119,7 @@ func encode(t *testing.T, f protocol.Frame) []byte {
 	return []byte(b.String())
 }
 
+// spec: START-4
 func TestPreciseRefusals(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {

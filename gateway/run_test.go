@@ -202,6 +202,7 @@ func TestAttachOverAnotherTransport(t *testing.T) {
 	require.True(t, bytes.Equal(pattern(size), append(have, again.stdout...)))
 }
 
+// spec: ACCEPT-1
 func TestSameOperationAgain(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {

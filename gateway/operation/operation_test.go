@@ -120,6 +120,7 @@ func TestCloseOfAnOutputEndsTheWriter(t *testing.T) {
 	require.Equal(t, "SIGPIPE", exit.Signal)
 }
 
+// spec: END-5
 func TestCauses(t *testing.T) {
 	for c := CauseCaller; c <= CauseInternal; c++ {
 		require.True(t, c.Code().CanEnd(), "%v", c)
