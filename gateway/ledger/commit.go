@@ -14,7 +14,7 @@ import (
 const (
 	// maxWaiting bounds the bytes of refusals and events that wait for a leader.
 	maxWaiting = 1 << 20
-	// maxGroup is when a group takes no further start.
+	// maxGroup is when a group takes no further start. spec: LEDGER-5.
 	maxGroup = 4 << 20
 	// maxUnsynced is when ends and events are made durable without a start.
 	maxUnsynced = 256 << 10

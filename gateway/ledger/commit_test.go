@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/ledger/folder"
+	"github.com/lendcli/lend/gateway/ledger/segment"
 )
 
 // faulty is a segment whose calls can be made to fail, or to wait.
@@ -384,6 +385,7 @@ func TestEventsAreBounded(t *testing.T) {
 	require.Equal(t, n, kept+int(dropped))
 }
 
+// spec: LEDGER-5
 func TestEndsBecomeDurableWithoutStarts(t *testing.T) {
 	t.Parallel()
 	l, f := openFaulty(t, ledgerDir(t))
@@ -393,6 +395,72 @@ func TestEndsBecomeDurableWithoutStarts(t *testing.T) {
 	}
 	f.set(func() { require.Equal(t, 1, f.syncs) })
 	require.LessOrEqual(t, l.log.size-l.log.synced, int64(maxUnsynced))
+}
+
+// However many start at once, what one write holds is bounded. spec: LEDGER-5
+func TestGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	l, f := openFaulty(t, ledgerDir(t))
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var sizes []int
+	f.set(func() {
+		f.sync = func() error { once.Do(func() { close(entered); <-gate }); return nil }
+		f.write = func(b []byte, off int64) (int, error) {
+			sizes = append(sizes, len(b))
+			return f.File.WriteAt(b, off)
+		}
+	})
+	const n = 100
+	s := testStart()
+	s.Audit = make([]byte, 128<<10)
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		r := reserve(t, l, i)
+		wg.Go(func() { errs[i] = r.Start(context.Background(), s) })
+	}
+	<-entered
+	for full := false; !full; runtime.Gosched() {
+		l.mu.Lock()
+		full = l.next != nil && l.next.bytes >= maxGroup
+		l.mu.Unlock()
+	}
+	close(gate)
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	require.Less(t, slices.Max(sizes), maxGroup+1<<20)
+}
+
+// spec: LEDGER-10
+func TestCheckpointsFollow(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l := mustOpen(t, dir)
+	covered := func() uint64 {
+		report, err := Verify(dir)
+		require.NoError(t, err)
+		return report.Covered
+	}
+	require.Equal(t, uint64(1), covered(), "when it is made")
+	for range checkpointEvery - 2 {
+		require.NoError(t, l.Event(Event{Name: "x"}))
+	}
+	begin(t, l, testClaim(t, 1))
+	require.Equal(t, uint64(1), covered())
+	begin(t, l, testClaim(t, 2))
+	require.Equal(t, uint64(checkpointEvery+1), covered(), "every so often")
+	require.NoError(t, l.Event(Event{Name: "x"}))
+	point, err := l.Checkpoint()
+	require.NoError(t, err)
+	require.Equal(t, uint64(checkpointEvery+2), covered(), "when asked for")
+	require.NoError(t, l.Event(Event{Name: "x"}))
+	require.Equal(t, l.log.size, l.log.synced+segment.FrameSize(len(Event{Name: "x"}.Encode(testTime))), "not durable yet")
+	require.Equal(t, uint64(checkpointEvery+2), covered())
+	require.NoError(t, l.Close())
+	require.Equal(t, uint64(checkpointEvery+3), covered(), "when it is closed")
+	_, err = Verify(dir, point)
+	require.NoError(t, err)
 }
 
 func TestClosed(t *testing.T) {

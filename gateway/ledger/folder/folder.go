@@ -66,6 +66,7 @@ func Enter(dir string) (unlock func() error, empty bool, err error) {
 }
 
 // surveyDir looks at every file; it tells whether there is no ledger yet.
+// spec: LEDGER-12, LEDGER-28.
 func surveyDir(dir string) (empty bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -102,6 +103,7 @@ func surveyDir(dir string) (empty bool, err error) {
 
 // Create makes a ledger in an empty directory. The file "creating" is there until all is durable, so
 // that a ledger that was half made is not taken for one that was lost.
+// spec: LEDGER-11.
 func Create(dir string, now time.Time) error {
 	if err := writeFile(dir, creatingName, nil); err != nil {
 		return err

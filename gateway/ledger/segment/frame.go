@@ -30,6 +30,7 @@ const (
 	frameTail = 6
 	sector    = 512
 	// maxTorn bounds the bytes that were written and not yet known to be durable.
+	// spec: LEDGER-5.
 	maxTorn = 16 << 20
 )
 
@@ -125,7 +126,7 @@ type Frame struct {
 }
 
 // Next returns the next frame; the error is io.EOF at the clean end, ErrTorn, a
-// *Damage, or of the file.
+// *Damage, or of the file. spec: LEDGER-2 to LEDGER-4.
 func (s *Scanner) Next() (Frame, error) {
 	if s.off == s.size {
 		return Frame{}, io.EOF

@@ -14,7 +14,7 @@ import (
 
 // Tree is the right edge of the Merkle tree (RFC 6962) over all records: one hash
 // for each bit that is set in size, the largest subtree first. It is enough to add
-// leaves and to know the root.
+// leaves and to know the root. spec: LEDGER-8.
 type Tree struct {
 	size uint64
 	edge []tlog.Hash
