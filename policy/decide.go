@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -97,12 +98,6 @@ func (r Reason) String() string {
 	return reasons[r]
 }
 
-func reasonNames() []string {
-	names := slices.Clone(reasons[:])
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // Decide answers a request under this policy. It never panics and never blocks but
 // for the source; every error denies.
 func (p *Policy) Decide(r Request, source Contracts) Decision {
@@ -120,10 +115,8 @@ func guarded(decide func() Decision) (d Decision) {
 }
 
 var (
-	errPanic     = errors.New("a panic")
-	errNoSource  = errors.New("no contracts to decide by")
-	errTwice     = errors.New("the Connector's manifest declares commands: the policy may not")
-	errUndefined = errors.New("neither the Connector's manifest nor the policy declares the command")
+	errPanic    = errors.New("a panic")
+	errNoSource = errors.New("no contracts to decide by")
 )
 
 // first returns the deciding one of the decisions that allow, else the denial.
@@ -146,7 +139,7 @@ func (p *Policy) decisions(r Request, source Contracts, t *trace) ([]Decision, D
 	}
 	var allowed []Decision
 	denied := Decision{Reason: ReasonRule}
-	for _, rule := range p.rules {
+	for _, rule := range p.file.Rules {
 		d := p.decideRule(rule, r, source)
 		t.rule(rule, d)
 		switch {
@@ -175,50 +168,50 @@ func (p *Policy) refuseLease(r Request, t *trace) Reason {
 	}
 	t.add("issuer", true, i.Name.String())
 	if !i.MayName(r.Peer) {
-		t.add("holder", false, fmt.Sprintf("%s may not name the holder %s", i.Name, p.nameOf(r.Peer)))
+		t.add("holder", false, fmt.Sprintf("%s may not name the holder %s", i.Name, p.file.NameOf(r.Peer)))
 		return ReasonHolder
 	}
-	t.add("holder", true, p.nameOf(r.Peer))
+	t.add("holder", true, p.file.NameOf(r.Peer))
 	return ReasonInternal
 }
 
-func (p *Policy) decideRule(rule *rule, r Request, source Contracts) Decision {
-	grant, reason := rule.covers(r)
+func (p *Policy) decideRule(rule *file.Rule, r Request, source Contracts) Decision {
+	grant, reason := covers(rule, r)
 	if reason != ReasonInternal {
 		return Decision{Reason: reason}
 	}
-	ref := RuleRef{rule.name, rule.pos}
+	ref := RuleRef{rule.Name, rule.Position}
 	s, reason, err := p.surface(rule, grant, r.Version, source)
 	if err != nil {
 		return Decision{Reason: reason, Err: err, Rule: ref}
 	}
-	d := s.decide(r)
+	d := decideBy(s, r)
 	d.Rule = ref
 	return d
 }
 
 // covers returns the rule's grant for a request, or why there is none.
-func (rule *rule) covers(r Request) (*grant, Reason) {
+func covers(rule *file.Rule, r Request) (*file.Grant, Reason) {
 	switch {
-	case rule.issuers != nil && !rule.issuers[r.Issuer],
-		!rule.peers[r.Peer] && !rule.holdersOf[r.Issuer]:
+	case !rule.Under(r.Issuer),
+		!rule.Peers[r.Peer] && !rule.HoldersOf[r.Issuer]:
 		return nil, ReasonRule
-	case rule.connector != r.Connector || r.Connector.IsZero():
+	case rule.Connector != r.Connector || r.Connector.IsZero():
 		return nil, ReasonConnector
-	case !slices.Contains(rule.versions, r.Version):
+	case !slices.Contains(rule.Versions, r.Version):
 		return nil, ReasonVersion
 	}
-	for _, g := range rule.commands {
-		if g.name == r.Command {
+	for _, g := range rule.Commands {
+		if g.Name == r.Command {
 			return g, ReasonInternal
 		}
 	}
 	return nil, ReasonCommand
 }
 
-// decide answers by the surface alone.
-func (s *Surface) decide(r Request) Decision {
-	d := Decision{Rule: RuleRef{Name: s.form.Rule}, Connection: s.form.Connection, Workspace: s.form.Workspace, Surface: s, Limits: s.form.Limits.limits()}
+// decideBy answers by a surface alone.
+func decideBy(s *Surface, r Request) Decision {
+	d := Decision{Rule: RuleRef{Name: s.Rule()}, Connection: s.Connection(), Workspace: s.Workspace(), Surface: s, Limits: s.Limits()}
 	call, err := s.Accepts(r.Arguments)
 	if err == nil {
 		err = pinned(call, r.Pins)
@@ -226,7 +219,7 @@ func (s *Surface) decide(r Request) Decision {
 	if err != nil {
 		return Decision{Reason: ReasonArgument, Err: err}
 	}
-	if err := s.refuseStdin(r.Stdin); err != nil {
+	if err := refuseStdin(s, r.Stdin); err != nil {
 		return Decision{Reason: ReasonStdin, Err: err}
 	}
 	d.Allowed, d.Call = true, call
@@ -234,8 +227,8 @@ func (s *Surface) decide(r Request) Decision {
 }
 
 // refuseStdin compares what the caller has with what the command reads.
-func (s *Surface) refuseStdin(has bool) error {
-	in := stdinOf(s.command)
+func refuseStdin(s *Surface, has bool) error {
+	in := file.StdinOf(s.Command())
 	switch {
 	case in == nil && has:
 		return &argv.Error{Kind: argv.FaultExtra, Index: -1, Rule: "no standard input"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -38,7 +39,7 @@ func (t *trace) add(step string, passed bool, detail string) {
 	}
 }
 
-func (t *trace) rule(r *rule, d Decision) {
+func (t *trace) rule(r *file.Rule, d Decision) {
 	if t == nil {
 		return
 	}
@@ -49,7 +50,7 @@ func (t *trace) rule(r *rule, d Decision) {
 			detail += ": " + d.Err.Error()
 		}
 	}
-	t.stages = append(t.stages, Stage{"rule", d.Allowed, detail, r.name, r.pos})
+	t.stages = append(t.stages, Stage{"rule", d.Allowed, detail, r.Name, r.Position})
 }
 
 //nolint:gochecknoglobals // table

@@ -6,14 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 // surfaceKey finds a surface again: the same rule, version, command and contract
 // make the same surface.
 type surfaceKey struct {
-	rule    *rule
+	rule    *file.Rule
 	version name.Version
 	command name.Command
 	hash    string
@@ -22,19 +23,19 @@ type surfaceKey struct {
 const maxCached = 4096
 
 // surface returns the surface of one grant, from the cache if it was made before.
-func (p *Policy) surface(r *rule, g *grant, v name.Version, source Contracts) (*Surface, Reason, error) {
-	contract, hash, err := source.Contract(r.connector, v, r.connection)
+func (p *Policy) surface(r *file.Rule, g *file.Grant, v name.Version, source Contracts) (*Surface, Reason, error) {
+	contract, hash, err := source.Contract(r.Connector, v, r.Connection)
 	if err != nil {
 		return nil, ReasonRoute, err
 	}
-	key := surfaceKey{r, v, g.name, hash}
+	key := surfaceKey{r, v, g.Name, hash}
 	p.mu.Lock()
 	s := p.cache[key]
 	p.mu.Unlock()
 	if s != nil && hash != "" {
 		return s, 0, nil
 	}
-	s, err = p.makeSurface(r, g, v, contract, hash)
+	s, err = surface.Make(p.file, r, g, v, contract, hash)
 	if err != nil {
 		return nil, ReasonCommand, err
 	}
@@ -45,72 +46,6 @@ func (p *Policy) surface(r *rule, g *grant, v name.Version, source Contracts) (*
 	}
 	p.cache[key] = s
 	return s, 0, nil
-}
-
-func (p *Policy) makeSurface(r *rule, g *grant, v name.Version, contract argv.Contract, hash string) (*Surface, error) {
-	c, err := p.narrowed(r, g, contract)
-	if err != nil {
-		return nil, err
-	}
-	grammar, err := c.Compile(contract)
-	if err != nil {
-		return nil, err
-	}
-	return &Surface{
-		command: c,
-		grammar: grammar,
-		form: surfaceForm{
-			Surface: 1, Rule: r.name, Connector: r.connector, Version: v, Connection: r.connection, Workspace: r.workspace,
-			ContractHash: hash, CLI: contract.Command, Prefix: contract.Arguments, Environment: contract.Environment,
-			Command: formOfCommand(c), Limits: formOfLimits(p.operation(contract, c, r.limits)),
-		},
-	}, nil
-}
-
-// narrowed returns the command that a grant names, as narrow as the rule has it.
-func (p *Policy) narrowed(r *rule, g *grant, contract argv.Contract) (argv.Command, error) {
-	c, err := p.base(r.connector, g.name, contract)
-	if err != nil {
-		return argv.Command{}, err
-	}
-	by := map[name.Parameter]argv.Narrowing{}
-	for parameter, n := range g.narrow {
-		if by[parameter], err = n.of(c, parameter); err != nil {
-			return argv.Command{}, err
-		}
-	}
-	return c.Narrow(by)
-}
-
-// base returns a command as the manifest, or else the file, declares it.
-func (p *Policy) base(key name.ConnectorKey, n name.Command, contract argv.Contract) (argv.Command, error) {
-	declared := p.declared[key]
-	if len(contract.Commands) > 0 {
-		if len(declared) > 0 {
-			return argv.Command{}, errTwice
-		}
-		if c, ok := contract.Lookup(n); ok {
-			return c, nil
-		}
-		return argv.Command{}, errUndefined
-	}
-	if d := declared[n]; d != nil {
-		return d.command, nil
-	}
-	return argv.Command{}, errUndefined
-}
-
-// of makes the narrowing of a parameter of c.
-func (n narrowing) of(c argv.Command, parameter name.Parameter) (argv.Narrowing, error) {
-	if n.forbidden {
-		return argv.Narrowing{Forbidden: true}, nil
-	}
-	for _, p := range c.Parameters {
-		if p.Name == parameter {
-			return n.declaration.Narrowing(p)
-		}
-	}
-	return argv.Narrowing{}, &argv.DeclarationError{Path: "parameters." + parameter.String(), Msg: "the command has no such parameter"}
 }
 
 // Freeze returns the surfaces that the policy has for a holder now, for those of
@@ -129,8 +64,8 @@ func (p *Policy) Freeze(issuer, peer name.PeerID, now time.Time, targets []Targe
 			continue
 		}
 		seen[t] = true
-		for _, rule := range p.rules {
-			g, reason := rule.covers(r)
+		for _, rule := range p.file.Rules {
+			g, reason := covers(rule, r)
 			if reason != ReasonInternal {
 				continue
 			}
@@ -145,10 +80,10 @@ func (p *Policy) Freeze(issuer, peer name.PeerID, now time.Time, targets []Targe
 
 func compareSurfaces(a, b *Surface) int {
 	return cmp.Or(
-		cmp.Compare(a.form.Connector.String(), b.form.Connector.String()),
-		cmp.Compare(a.form.Version.String(), b.form.Version.String()),
-		cmp.Compare(a.form.Command.Name.String(), b.form.Command.Name.String()),
-		cmp.Compare(a.form.Rule, b.form.Rule),
+		cmp.Compare(a.Target().Connector.String(), b.Target().Connector.String()),
+		cmp.Compare(a.Target().Version.String(), b.Target().Version.String()),
+		cmp.Compare(a.Target().Command.String(), b.Target().Command.String()),
+		cmp.Compare(a.Rule(), b.Rule()),
 	)
 }
 
@@ -162,9 +97,9 @@ func frozenDecisions(frozen []*Surface, r Request) ([]Decision, Decision) {
 	var allowed []Decision
 	denied := Decision{Reason: ReasonConnector}
 	for _, s := range slices.SortedStableFunc(slices.Values(frozen), compareSurfaces) {
-		d := Decision{Reason: s.refuse(r)}
+		d := Decision{Reason: refuse(s, r)}
 		if d.Reason == ReasonInternal {
-			d = s.decide(r)
+			d = decideBy(s, r)
 		}
 		if d.Allowed {
 			allowed = append(allowed, d)
@@ -176,7 +111,7 @@ func frozenDecisions(frozen []*Surface, r Request) ([]Decision, Decision) {
 }
 
 // refuse compares the target; ReasonInternal means that it is this one.
-func (s *Surface) refuse(r Request) Reason {
+func refuse(s *Surface, r Request) Reason {
 	switch t := s.Target(); {
 	case t.Connector != r.Connector:
 		return ReasonConnector
@@ -209,7 +144,7 @@ func (p *Policy) decideWithin(frozen []*Surface, r Request, source Contracts, t 
 	for _, now := range current {
 		for _, then := range kept {
 			if same(now, then) {
-				now.Limits = now.Limits.both(then.Limits)
+				now.Limits = now.Limits.Both(then.Limits)
 				if now.Call.Stdin != nil {
 					now.Call.Stdin.MaxBytes = now.Limits.Stdin
 				}
@@ -224,7 +159,7 @@ func (p *Policy) decideWithin(frozen []*Surface, r Request, source Contracts, t 
 
 // same tells whether two decisions would start the same thing.
 func same(a, b Decision) bool {
-	return a.Surface.form.ContractHash == b.Surface.form.ContractHash &&
+	return a.Surface.ContractHash() == b.Surface.ContractHash() &&
 		a.Connection == b.Connection && a.Workspace == b.Workspace &&
 		slices.Equal(a.Call.Arguments, b.Call.Arguments) &&
 		slices.Equal(a.Call.Environment, b.Call.Environment) &&

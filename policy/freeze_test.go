@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -39,14 +41,15 @@ func toolRequest(command string, args ...string) Request {
 	}
 }
 
+func targetOf(r Request) Target {
+	return Target{Connector: r.Connector, Version: r.Version, Command: r.Command}
+}
+
 func freezeAll(t *testing.T, p *Policy) []*Surface {
 	t.Helper()
 	r := toolRequest("issue.list")
 	frozen := p.Freeze(r.Issuer, r.Peer, r.Now, []Target{
-		{r.Connector, r.Version, must(name.ParseCommand("issue.view"))},
-		{r.Connector, r.Version, r.Command},
-		{r.Connector, r.Version, r.Command},
-		{r.Connector, r.Version, must(name.ParseCommand("issue.delete"))},
+		targetOf(toolRequest("issue.view")), targetOf(r), targetOf(r), targetOf(toolRequest("issue.delete")),
 	}, toolSource())
 	require.Len(t, frozen, 2)
 	kept := make([]*Surface, 0, 2)
@@ -179,7 +182,7 @@ func TestParseSurfaceIsStrict(t *testing.T) {
 		"negative-output":   strings.Replace(good, `"stdout":67108864`, `"stdout":-2`, 1),
 		"bad-pattern":       strings.Replace(good, `"enum":["acme/site","acme/docs"]`, `"pattern":"("`, 1),
 		"reordered":         "{" + strings.Replace(strings.TrimPrefix(good, "{"), `,"surface":1`, "", 1)[:0] + `"surface":1,` + strings.TrimPrefix(strings.Replace(good, `"surface":1,`, "", 1), "{"),
-		"too-large":         strings.Repeat(" ", MaxSurface+1),
+		"too-large":         strings.Repeat(" ", surface.MaxSize+1),
 	} {
 		require.NotEqual(t, good, bad, title)
 		_, err := ParseSurface([]byte(bad))
@@ -191,7 +194,7 @@ func FuzzParseSurface(f *testing.F) {
 	p, err := Parse("p", []byte(head+declaredCommands+freezeRule))
 	require.NoError(f, err)
 	r := toolRequest("issue.list")
-	for _, s := range p.Freeze(r.Issuer, r.Peer, r.Now, []Target{{r.Connector, r.Version, r.Command}}, toolSource()) {
+	for _, s := range p.Freeze(r.Issuer, r.Peer, r.Now, []Target{targetOf(r)}, toolSource()) {
 		f.Add(s.Marshal())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -231,7 +234,7 @@ func TestFaultsDeny(t *testing.T) {
 			require.Error(t, d.Err, title)
 			require.Empty(t, d.Call.Arguments, title)
 		}
-		require.Empty(t, p.Freeze(r.Issuer, r.Peer, r.Now, []Target{{r.Connector, r.Version, r.Command}}, source), title)
+		require.Empty(t, p.Freeze(r.Issuer, r.Peer, r.Now, []Target{targetOf(r)}, source), title)
 		require.False(t, p.Explain(nil, r, source).Allowed)
 	}
 	require.False(t, p.Decide(Request{}, toolSource()).Allowed)
@@ -259,11 +262,11 @@ func (b brokenSource) Contract(name.ConnectorKey, name.Version, name.ConnectionI
 
 func TestManifestAndPolicyMayNotBothDeclare(t *testing.T) {
 	p := mustParse(t, head+declaredCommands+freezeRule)
-	c := p.declared[must(name.ParseConnectorKey("tool"))][must(name.ParseCommand("issue.view"))].command
+	c := p.file.Declared[must(name.ParseConnectorKey("tool"))][must(name.ParseCommand("issue.view"))].Command
 	source := fakeContracts{"tool@1": {Command: "tool", Commands: []argv.Command{c}}}
 	d := p.Decide(toolRequest("issue.view"), source)
 	require.False(t, d.Allowed)
-	require.ErrorIs(t, d.Err, errTwice)
+	require.ErrorIs(t, d.Err, surface.ErrTwice)
 	findings := p.Lint(source)
 	require.True(t, slices.ContainsFunc(findings, func(f Finding) bool {
 		return f.Level == LevelError && strings.HasPrefix(f.String(), "policy.yaml:8:3: error: the manifest of tool declares its commands")
@@ -305,7 +308,10 @@ func TestDecideFromManyGoroutines(t *testing.T) {
 func TestReasonNames(t *testing.T) {
 	require.Equal(t, "INTERNAL", Reason(200).String())
 	require.Equal(t, "INTERNAL", Decision{}.Reason.String())
+	var names []string
 	for r := ReasonInternal; r <= ReasonFrozen; r++ {
-		require.Contains(t, reasonNames(), r.String())
+		names = append(names, r.String())
 	}
+	slices.Sort(names)
+	require.Equal(t, file.Codes(), slices.Compact(names))
 }

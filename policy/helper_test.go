@@ -8,7 +8,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -170,7 +169,7 @@ func (a asked) request(t testing.TB, p *Policy) Request {
 	if r.Now.IsZero() {
 		r.Now = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	}
-	for _, i := range p.issuers {
+	for _, i := range p.file.Issuers {
 		if i.Name.String() == a.Issuer {
 			r.Issuer = i.ID
 		}
@@ -178,7 +177,7 @@ func (a asked) request(t testing.TB, p *Policy) Request {
 	if r.Issuer.IsZero() {
 		r.Issuer = must(name.ParsePeerID(a.Issuer))
 	}
-	r.Peer = p.peers[must(name.ParseLabel(a.Peer))]
+	r.Peer = p.file.Peers[must(name.ParseLabel(a.Peer))]
 	if r.Peer.IsZero() {
 		r.Peer = must(name.ParsePeerID(a.Peer))
 	}
@@ -223,19 +222,3 @@ peers:
   maria-laptop: ` + mariaID + `
   build-agent: ` + agentID + `
 `
-
-func jsonKeys(v any) (keys []string) {
-	typ := reflect.TypeOf(v)
-	for i := range typ.NumField() {
-		tag, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-		keys = append(keys, tag)
-	}
-	return keys
-}
-
-func fieldKeys(s *strict.Shape) (keys []string) {
-	for _, f := range s.Fields {
-		keys = append(keys, f.Key)
-	}
-	return keys
-}

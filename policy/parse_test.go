@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/policy/file"
 )
 
 // Every file of testdata/refused is refused with the positions and texts of its
@@ -92,7 +94,7 @@ func TestAdmission(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, i.HoldersAny)
 	require.True(t, i.MayName(must(parsePeer(strangerID))))
-	require.Equal(t, "1h", showDuration(i.MaxLife))
+	require.Equal(t, "1h", file.ShowDuration(i.MaxLife))
 	_, ok = strangers.Issuer(must(parsePeer(mariaID)))
 	require.False(t, ok, "a peer is no issuer")
 }
@@ -103,7 +105,7 @@ func TestLimitsOfTheGateway(t *testing.T) {
 		Stdin: Unlimited, Stdout: 64 << 20, Stderr: 16 << 20, Arguments: 256, ArgumentBytes: 256 << 10,
 	}, mustParse(t, head).Limits())
 	l := mustParse(t, head+"limits: {operations: 4, operations_per_peer: 4, starts_per_minute: 7, stdin: 3B, stdout: unlimited, stderr: 9999GiB, run: 1h30m, arguments: 9, argument_bytes: 1KiB}\n").Limits()
-	require.Equal(t, "1h30m", showDuration(l.Run))
+	require.Equal(t, "1h30m", file.ShowDuration(l.Run))
 	l.Run = 0
 	require.Equal(t, Limits{
 		OperationsPerPeer: 4, Operations: 4, StartsPerMinute: 7,

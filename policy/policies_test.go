@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/txtar"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/policy/strict"
@@ -102,8 +99,8 @@ func TestOrderMeansNothing(t *testing.T) {
 		q, err := Parse("p", []byte(text))
 		require.NoError(t, err, title)
 		require.Equal(t, p.Access(source), q.Access(source))
-		for i := range p.tests {
-			a, b := p.Decide(p.tests[i].request, source), q.Decide(q.tests[i].request, source)
+		for i := range p.file.Tests {
+			a, b := p.Decide(requestOf(p.file.Tests[i]), source), q.Decide(requestOf(q.file.Tests[i]), source)
 			require.Equal(t, a.Allowed, b.Allowed)
 			require.Equal(t, a.Reason, b.Reason)
 			require.Equal(t, a.Rule.Name, b.Rule.Name)
@@ -207,165 +204,6 @@ func splitWords(t *testing.T, line string) (out []string) {
 	return out
 }
 
-// beyondSchema are the constraints that the JSON Schema cannot express. A file
-// that breaks nothing else is refused by the loader alone.
-func beyondSchema() map[string]string {
-	return map[string]string{
-		strict.RuleYAML:      "what is no plain YAML: anchors, aliases, merge keys, tags, directives, a second document, characters that cannot be seen",
-		strict.RuleSize:      "the size of the file, its depth and the number of its tokens",
-		strict.RuleQuoted:    "a version, a date, or a word such as on has to be in quotes; numbers have one spelling",
-		strict.RuleFormat:    "a peer ID that has the right letters and is none; a day that does not exist; . and .. in a path",
-		strict.RuleUnique:    "duplicate keys, names of rules and tests, peers and issuers with two names, a group named like a peer",
-		strict.RuleReference: "names of peers, groups, issuers, workspaces and rules that the file does not have",
-		strict.RuleMeaning:   "parts that do not fit together: limits that are raised, what argv.Declaration.Command refuses, tests that contradict themselves",
-	}
-}
-
-// Loader and schema agree on every file of testdata: what the loader accepts the
-// schema accepts; what it refuses the schema refuses too, unless each problem is of
-// a kind that the schema cannot express.
-func TestSchemaAgreesWithLoader(t *testing.T) {
-	schema := compileSchema(t)
-	seen := map[string]bool{}
-	paths, err := filepath.Glob("testdata/*/*.yaml")
-	require.NoError(t, err)
-	require.Greater(t, len(paths), 70)
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		_, err = Parse("p", data)
-		accepted, readable := validates(t, schema, data)
-		if err == nil {
-			require.True(t, readable && accepted, "%s: the schema refuses what the loader accepts", path)
-			continue
-		}
-		structural := false
-		for _, problem := range err.(Problems) { //nolint:errorlint,forcetypeassert // documented
-			structural = structural || problem.Rule == ""
-			if problem.Rule != "" {
-				require.Contains(t, beyondSchema(), problem.Rule)
-				seen[problem.Rule] = true
-			}
-		}
-		if structural && readable {
-			require.False(t, accepted, "%s: the schema accepts what the loader refuses: %v", path, err)
-		}
-		if !structural && readable {
-			require.True(t, accepted, "%s: refused for what the schema is said not to express: %v", path, err)
-		}
-	}
-	for _, archive := range archives(t, "testdata/decide") {
-		accepted, readable := validates(t, schema, archive["policy.yaml"])
-		require.True(t, accepted && readable)
-	}
-	for rule := range beyondSchema() {
-		require.True(t, seen[rule], "no file of testdata shows the rule %s", rule)
-	}
-}
-
-// One change in a good file at a time: a key misspelt, removed or given another
-// kind of value. Loader and schema must agree on each.
-func TestSchemaAgreesOnMutations(t *testing.T) {
-	schema := compileSchema(t)
-	doc, err := strict.Parse("p", policyFiles(t)["everything"], MaxFile)
-	require.NoError(t, err)
-	n := 0
-	mutate(doc.Root.Value(), func(change string, root any) {
-		text, err := json.Marshal(root)
-		require.NoError(t, err)
-		_, err = Parse("p", text)
-		accepted, readable := validates(t, schema, text)
-		require.True(t, readable)
-		n++
-		structural := false
-		if err != nil {
-			for _, problem := range err.(Problems) { //nolint:errorlint,forcetypeassert // documented
-				structural = structural || problem.Rule == ""
-			}
-		}
-		require.Equal(t, structural, !accepted, "%s: %v", change, err)
-	})
-	require.Greater(t, n, 300)
-}
-
-// mutate calls f with root after each single change, and undoes the change.
-func mutate(root any, f func(change string, root any)) {
-	var walk func(path string, v any, set func(any))
-	others := []any{"x y", 3.0, true, []any{}, map[string]any{}, nil, strings.Repeat("x", 5000)}
-	walk = func(path string, v any, set func(any)) {
-		for _, o := range others {
-			set(o)
-			f(path+" = "+string(must(json.Marshal(o))), root)
-		}
-		set(v)
-		switch v := v.(type) {
-		case map[string]any:
-			for _, k := range sortedKeys(v) {
-				old := v[k]
-				delete(v, k)
-				f("delete "+path+"."+k, root)
-				v[k+"x!"] = old
-				f("rename "+path+"."+k, root)
-				delete(v, k+"x!")
-				v[k] = old
-				walk(path+"."+k, old, func(n any) { v[k] = n })
-			}
-		case []any:
-			for i := range v {
-				old := v[i]
-				walk(path+"[]", old, func(n any) { v[i] = n })
-			}
-		}
-	}
-	m := root.(map[string]any) //nolint:forcetypeassert // the file is a map
-	for _, k := range sortedKeys(m) {
-		old := m[k]
-		delete(m, k)
-		f("delete "+k, root)
-		m[k] = old
-		walk(k, old, func(n any) { m[k] = n })
-	}
-}
-
-func sortedKeys(m map[string]any) (keys []string) {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func compileSchema(t testing.TB) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	require.NoError(t, err)
-	c := jsonschema.NewCompiler()
-	require.NoError(t, c.AddResource("policy.schema.json", doc))
-	schema, err := c.Compile("policy.schema.json")
-	require.NoError(t, err)
-	return schema
-}
-
-// validates reads YAML as an editor would, and asks the schema.
-func validates(t testing.TB, schema *jsonschema.Schema, data []byte) (accepted, readable bool) {
-	t.Helper()
-	doc, err := strict.Parse("p", data, MaxFile)
-	if err != nil || doc.Err() != nil {
-		return false, false
-	}
-	return schema.Validate(doc.Root.Value()) == nil, true
-}
-
-func TestSchemaIsPublished(t *testing.T) {
-	golden(t, "testdata/policy.schema.json", string(Schema()))
-}
-
-// The keys of a declaration in the tables are those of the grammar's types.
-func TestShapeHasTheKeysOfDeclarations(t *testing.T) {
-	require.ElementsMatch(t, jsonKeys(argv.Declaration{}), fieldKeys(declarationShape()))
-	require.ElementsMatch(t, jsonKeys(argv.ParameterDeclaration{}), fieldKeys(parameterShape()))
-}
-
 func TestExampleOfTheDocs(t *testing.T) {
 	doc, err := os.ReadFile("../docs/policy.md")
 	require.NoError(t, err)
@@ -382,12 +220,4 @@ func TestExampleOfTheDocs(t *testing.T) {
 			require.Contains(t, string(doc), sentence)
 		}
 	}
-	for _, key := range append(fieldKeys(fileShape()), fieldKeys(gatewayLimitsShape())...) {
-		require.Contains(t, string(doc), "`"+key+"`", "docs/policy.md leaves out a key")
-	}
-	for _, f := range slices.Concat(fieldKeys(ruleShape()), fieldKeys(testShape()), fieldKeys(issuerShape()), fieldKeys(declarationShape()), fieldKeys(parameterShape()), fieldKeys(narrowingShape())) {
-		require.Contains(t, string(doc), "`"+f+"`", "docs/policy.md leaves out a key")
-	}
-	_, err = txtar.ParseFile("testdata/decide/core.txtar")
-	require.NoError(t, err)
 }

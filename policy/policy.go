@@ -1,137 +1,69 @@
 package policy
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/policy/strict"
-	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 // MaxFile bounds a policy file, in bytes.
-const MaxFile = 1 << 20
+const MaxFile = file.MaxSize
 
-// Problem is one thing that is wrong with the file, with its position.
-type Problem = strict.Problem
+// Unlimited is the value of a byte limit for which the file says "unlimited".
+const Unlimited = file.Unlimited
 
-// Problems are at most 20 Problems of one file, in the order of their positions;
-// never empty where it is an error.
-type Problems = strict.Problems
+// The levels of a Finding. A policy with an error is not to be served.
+const (
+	LevelError   = review.LevelError
+	LevelWarning = review.LevelWarning
+)
 
-// Position is a place in the policy file: file, line and column, both from 1.
-type Position = strict.Position
+// The values that other packages of the policy define and users of this one need.
+type (
+	// Problem is one thing that is wrong with the file, with its position.
+	Problem = strict.Problem
+	// Problems are at most 20 Problems of one file, in the order of their positions;
+	// never empty where it is an error.
+	Problems = strict.Problems
+	// Position is a place in the policy file: file, line and column, both from 1.
+	Position = strict.Position
+	// IssuerRule is what the owner lets one issuer's leases do.
+	IssuerRule = file.Issuer
+	// Workspace is a directory of the owner under a name.
+	Workspace = file.Workspace
+	// Limits bound one operation, or the gateway.
+	Limits = file.Limits
+	// Surface is the public surface of one command under one rule.
+	Surface = surface.Surface
+	// Target names one command of one version of a Connector.
+	Target = surface.Target
+	// Finding is one thing that Lint has to say about the file.
+	Finding = review.Finding
+)
 
-// Policy is one loaded file. Parse makes it; it is immutable but for its cache.
+// Policy is one loaded file. Parse makes it; it is immutable but for its cache, and
+// safe for concurrent use.
 type Policy struct {
-	doc        *strict.Document
-	digest     string
-	issuers    []*IssuerRule // sorted by name
-	peers      map[name.Label]name.PeerID
-	groups     map[name.Label][]name.PeerID
-	workspaces []Workspace
-	limits     Limits // as written: 0 means nothing was
-	declared   map[name.ConnectorKey]map[name.Command]*declared
-	rules      []*rule // sorted by name
-	tests      []*test
+	file *file.File
 
 	mu    sync.Mutex // guards cache
 	cache map[surfaceKey]*Surface
 }
 
-// declared is a command that the file declares for a CLI.
-type declared struct {
-	command argv.Command
-	key     *strict.Node
-}
-
-// rule is one allow rule.
-type rule struct {
-	name       string
-	pos        Position
-	node       *strict.Node
-	toNames    []string
-	peers      map[name.PeerID]bool
-	holdersOf  map[name.PeerID]bool // issuers
-	issuers    map[name.PeerID]bool // nil: each of the file
-	connector  name.ConnectorKey
-	versions   []name.Version
-	connection name.ConnectionID
-	workspace  name.Label
-	commands   []*grant // sorted by name
-	limits     Limits   // as written: 0 means nothing was
-}
-
-// grant is one command of a rule.
-type grant struct {
-	name   name.Command
-	key    *strict.Node
-	narrow map[name.Parameter]narrowing
-}
-
-// narrowing is what a rule says about one parameter.
-type narrowing struct {
-	declaration argv.ParameterDeclaration
-	forbidden   bool
-	key         *strict.Node
-	value       *strict.Node
-}
-
-// IssuerRule is what the owner lets one issuer's leases do.
-type IssuerRule struct {
-	Name name.Label
-	ID   name.PeerID
-	// MaxLife bounds the life of a lease, 1 s to 24 h; 1 h if the file says nothing.
-	MaxLife time.Duration
-	// AnyConnector lifts the bound of Connectors; the rules bind nevertheless.
-	AnyConnector bool
-	Connectors   []name.ConnectorKey
-	// HoldersAny lets the issuer name peers that the file does not know.
-	HoldersAny bool
-	// Holders are the peers that a lease of this issuer may name, sorted; unused
-	// with HoldersAny.
-	Holders []name.PeerID
-	// Until ends the trust; the zero time means never.
-	Until    time.Time
-	Position Position
-}
-
-// MayGrant tells whether leases of the issuer may be about a Connector.
-func (i IssuerRule) MayGrant(key name.ConnectorKey) bool {
-	return i.AnyConnector || slices.Contains(i.Connectors, key)
-}
-
-// MayName tells whether a lease of the issuer may name this holder.
-func (i IssuerRule) MayName(peer name.PeerID) bool {
-	return !peer.IsZero() && (i.HoldersAny || slices.Contains(i.Holders, peer))
-}
-
-// Trusted tells whether the issuer is trusted at a time. The zero time is never
-// before Until.
-func (i IssuerRule) Trusted(now time.Time) bool {
-	return i.Until.IsZero() || !now.IsZero() && now.Before(i.Until)
-}
-
 // Parse reads one policy file. The filename only appears in positions. The error
 // is a Problems; the Policy is nil with it.
 func Parse(filename string, data []byte) (*Policy, error) {
-	doc, err := strict.Parse(filename, data, MaxFile)
+	f, err := file.Parse(filename, data)
 	if err != nil {
 		return nil, err
 	}
-	doc.Check(fileShape())
-	sum := sha256.Sum256(data)
-	p := &Policy{doc: doc, digest: hex.EncodeToString(sum[:]), cache: map[surfaceKey]*Surface{}}
-	(&loader{Policy: p}).load()
-	if err := doc.Err(); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return &Policy{file: f, cache: map[surfaceKey]*Surface{}}, nil
 }
 
 // Admission says what the policy makes of a peer that connects.
@@ -152,12 +84,12 @@ func (p *Policy) Admission(peer name.PeerID) Admission {
 	if p == nil || peer.IsZero() {
 		return AdmitNone
 	}
-	for _, id := range p.peers {
+	for _, id := range p.file.Peers {
 		if id == peer {
 			return AdmitNamed
 		}
 	}
-	for _, i := range p.issuers {
+	for _, i := range p.file.Issuers {
 		if i.HoldersAny {
 			return AdmitStranger
 		}
@@ -174,40 +106,28 @@ func (p *Policy) Issuer(id name.PeerID) (IssuerRule, bool) {
 	return IssuerRule{}, false
 }
 
+// issuer is nil for a nil policy and for an issuer that the file does not have.
 func (p *Policy) issuer(id name.PeerID) *IssuerRule {
-	if p == nil || id.IsZero() {
+	if p == nil {
 		return nil
 	}
-	for _, i := range p.issuers {
-		if i.ID == id {
-			return i
-		}
-	}
-	return nil
+	return p.file.Issuer(id)
 }
 
 // Digest names the bytes of the file: 64 lower-case hexadecimal digits of
 // SHA-256.
-func (p *Policy) Digest() string { return p.digest }
-
-// Workspace is a directory of the owner under a name. Path is absolute and clean;
-// this package never looks at it.
-type Workspace struct {
-	Name     name.Label
-	Path     string
-	Position Position
-}
+func (p *Policy) Digest() string { return p.file.Digest }
 
 // Workspaces returns the workspaces of the file, sorted by name.
-func (p *Policy) Workspaces() []Workspace { return slices.Clone(p.workspaces) }
+func (p *Policy) Workspaces() []Workspace { return slices.Clone(p.file.Workspaces) }
 
 // Peers returns the peers that the file names.
-func (p *Policy) Peers() map[name.Label]name.PeerID { return maps.Clone(p.peers) }
+func (p *Policy) Peers() map[name.Label]name.PeerID { return maps.Clone(p.file.Peers) }
 
 // Issuers returns the issuers of the file, sorted by name.
 func (p *Policy) Issuers() []IssuerRule {
-	out := make([]IssuerRule, 0, len(p.issuers))
-	for _, i := range p.issuers {
+	out := make([]IssuerRule, 0, len(p.file.Issuers))
+	for _, i := range p.file.Issuers {
 		out = append(out, *i)
 	}
 	return out
@@ -215,18 +135,21 @@ func (p *Policy) Issuers() []IssuerRule {
 
 // Schema returns a JSON Schema (2020-12) of the file for editors, made from the
 // tables that the loader checks by. It accepts every file that Parse accepts.
-func Schema() []byte { return fileShape().JSONSchema("lend policy") }
+func Schema() []byte { return file.Schema() }
 
-// nameOf returns the file's name of a peer, else its ID.
-func (p *Policy) nameOf(peer name.PeerID) string {
-	for _, l := range slices.SortedFunc(maps.Keys(p.peers), compareLabels) {
-		if p.peers[l] == peer {
-			return l.String()
-		}
-	}
-	return peer.String()
-}
+// Limits returns the limits of the whole gateway, defaults filled in.
+func (p *Policy) Limits() Limits { return p.file.Gateway() }
 
-func compareLabels(a, b name.Label) int { return cmp.Compare(a.String(), b.String()) }
+// Lint says what does not fit the Connectors' contracts (errors) and what is risky
+// (warnings, and errors where a grant amounts to a shell), each once, in the order
+// of the file. A policy with an error is not to be served. With a nil source only
+// what the file itself declares is looked at.
+func (p *Policy) Lint(source Contracts) []Finding { return review.Lint(p.file, source) }
 
-func comparePeers(a, b name.PeerID) int { return cmp.Compare(a.String(), b.String()) }
+// Access says in sentences who may do what, sorted, and who can never do anything.
+// It is what an owner reviews. Commands whose contract the source does not have are
+// said to be so.
+func (p *Policy) Access(source Contracts) []string { return review.Access(p.file, source) }
+
+// ParseSurface reads what Surface.Marshal wrote, strictly and bounded.
+func ParseSurface(data []byte) (*Surface, error) { return surface.Parse(data) }

@@ -268,7 +268,7 @@ func TestDecideAgainstReference(t *testing.T) {
 			if want {
 				allowed++
 			}
-			target := []Target{{r.Connector, r.Version, r.Command}}
+			target := []Target{targetOf(r)}
 			same := p.DecideWithin(p.Freeze(r.Issuer, r.Peer, r.Now, target, source), r, source)
 			if same.Allowed != want {
 				t.Fatalf("within its own freeze %+v: %v, want %v", q, same.Allowed, want)

@@ -110,7 +110,7 @@ func (l *linter) verbs(fixed []string) {
 	for n := min(3, len(said)); n > 0; n-- {
 		verb := strings.Join(said[:n], " ")
 		if d, ok := known[verb]; ok {
-			l.add(d.fatal, "", l.cli+" "+verb+" "+d.why, "leave the command out")
+			l.add(d.fatal, "", verb+" "+d.why, "leave the command out")
 			return
 		}
 	}

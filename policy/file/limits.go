@@ -1,4 +1,4 @@
-package policy
+package file
 
 import (
 	"fmt"
@@ -34,12 +34,12 @@ type Limits struct {
 	Operations        int
 	StartsPerMinute   int
 	// Stdin, Stdout and Stderr are bytes, or Unlimited. Stdin is 0 in a Decision
-	// for a command that reads none, and Unlimited in Policy.Limits if the file
+	// for a command that reads none, and Unlimited in those of the gateway if the file
 	// does not lower what commands declare.
 	Stdin  int64
 	Stdout int64
 	Stderr int64
-	// Run bounds the time of an operation; 0 in Policy.Limits if the file does
+	// Run bounds the time of an operation; 0 in those of the gateway if the file does
 	// not lower what commands declare.
 	Run time.Duration
 	// Arguments and ArgumentBytes bound the rendered argv; each argument counts
@@ -48,9 +48,9 @@ type Limits struct {
 	ArgumentBytes int
 }
 
-// Limits returns the limits of the whole gateway, defaults filled in.
-func (p *Policy) Limits() Limits {
-	l := p.limits
+// Gateway returns the limits of the whole gateway, defaults filled in.
+func (f *File) Gateway() Limits {
+	l := f.Limits
 	return Limits{
 		OperationsPerPeer: or(l.OperationsPerPeer, defaultPerPeer),
 		Operations:        or(l.Operations, defaultOperations),
@@ -72,20 +72,20 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// operation returns the limits of one operation: what the command declares,
-// lowered by the gateway's limits and by the rule's.
-func (p *Policy) operation(contract argv.Contract, c argv.Command, r Limits) Limits {
-	g := p.Limits()
+// Operation returns the limits of one operation: what the command declares, lowered
+// by the gateway's limits and by those of a rule.
+func (f *File) Operation(contract argv.Contract, c argv.Command, rule Limits) Limits {
+	g := f.Gateway()
 	out := Limits{
-		Stdout:        lower(g.Stdout, r.Stdout),
-		Stderr:        lower(g.Stderr, r.Stderr),
+		Stdout:        lower(g.Stdout, rule.Stdout),
+		Stderr:        lower(g.Stderr, rule.Stderr),
 		Run:           or(or(c.Timeout, contract.Timeout), defaultRun),
-		Arguments:     int(lower(int64(g.Arguments), int64(r.Arguments))),
-		ArgumentBytes: int(lower(int64(g.ArgumentBytes), int64(r.ArgumentBytes))),
+		Arguments:     int(lower(int64(g.Arguments), int64(rule.Arguments))),
+		ArgumentBytes: int(lower(int64(g.ArgumentBytes), int64(rule.ArgumentBytes))),
 	}
-	out.Run = time.Duration(lower(lower(int64(out.Run), int64(g.Run)), int64(r.Run)))
-	if in := stdinOf(c); in != nil {
-		out.Stdin = lower(lower(or(in.Stdin.MaxBytes, defaultStdin), g.Stdin), r.Stdin)
+	out.Run = time.Duration(lower(lower(int64(out.Run), int64(g.Run)), int64(rule.Run)))
+	if in := StdinOf(c); in != nil {
+		out.Stdin = lower(lower(or(in.Stdin.MaxBytes, defaultStdin), g.Stdin), rule.Stdin)
 	}
 	return out
 }
@@ -101,8 +101,8 @@ func lower(a, b int64) int64 {
 	return min(a, b)
 }
 
-// both returns the lower of two limits of an operation, field by field.
-func (l Limits) both(m Limits) Limits {
+// Both returns the lower of two limits of an operation, field by field.
+func (l Limits) Both(m Limits) Limits {
 	l.Stdin = lower(l.Stdin, m.Stdin)
 	l.Stdout = lower(l.Stdout, m.Stdout)
 	l.Stderr = lower(l.Stderr, m.Stderr)
@@ -112,8 +112,9 @@ func (l Limits) both(m Limits) Limits {
 	return l
 }
 
-// stdinOf returns the parameter that is said on standard input.
-func stdinOf(c argv.Command) *argv.Parameter {
+// StdinOf returns the parameter of a command that is said on standard input, nil if
+// there is none.
+func StdinOf(c argv.Command) *argv.Parameter {
 	for i := range c.Parameters {
 		if c.Parameters[i].Stdin != nil {
 			return &c.Parameters[i]
@@ -142,36 +143,36 @@ func (l *loader) loadLimits(n *strict.Node) Limits {
 		ArgumentBytes:     int(bytes("argument_bytes")),
 	}
 	if out.ArgumentBytes > argv.MaxTotal {
-		l.doc.Add(n.Get("argument_bytes"), strict.RuleMeaning, "argument_bytes is more than "+showSize(argv.MaxTotal), "")
+		l.Doc.Add(n.Get("argument_bytes"), strict.RuleMeaning, "argument_bytes is more than "+ShowSize(argv.MaxTotal), "")
 	}
 	return out
 }
 
 // checkLimits reports limits of the gateway that do not fit together.
 func (l *loader) checkLimits(n *strict.Node) {
-	if g := l.Limits(); g.OperationsPerPeer > g.Operations {
+	if g := l.Gateway(); g.OperationsPerPeer > g.Operations {
 		at := n.Get("operations_per_peer")
 		if at == nil {
 			at = n.Get("operations")
 		}
-		l.doc.Add(at, strict.RuleMeaning, fmt.Sprintf("operations_per_peer (%d) is more than operations (%d)", g.OperationsPerPeer, g.Operations), "")
+		l.Doc.Add(at, strict.RuleMeaning, fmt.Sprintf("operations_per_peer (%d) is more than operations (%d)", g.OperationsPerPeer, g.Operations), "")
 	}
 }
 
 // checkLowers reports limits of a rule that are higher than the gateway's.
-func (l *loader) checkLowers(r *rule, n *strict.Node) {
-	g := l.Limits()
+func (l *loader) checkLowers(r *Rule, n *strict.Node) {
+	g := l.Gateway()
 	over := func(key string, of, bound int64, show func(int64) string) {
 		if of != 0 && lower(of, bound) != of {
-			l.doc.Add(n.Get(key), strict.RuleMeaning, fmt.Sprintf("%s is more than the gateway's %s", key, show(bound)), "raise it in the limits of the file, and lower other rules")
+			l.Doc.Add(n.Get(key), strict.RuleMeaning, fmt.Sprintf("%s is more than the gateway's %s", key, show(bound)), "raise it in the limits of the file, and lower other rules")
 		}
 	}
-	over("stdin", r.limits.Stdin, g.Stdin, showSize)
-	over("stdout", r.limits.Stdout, g.Stdout, showSize)
-	over("stderr", r.limits.Stderr, g.Stderr, showSize)
-	over("run", int64(r.limits.Run), int64(g.Run), func(v int64) string { return showDuration(time.Duration(v)) })
-	over("arguments", int64(r.limits.Arguments), int64(g.Arguments), func(v int64) string { return strconv.FormatInt(v, 10) })
-	over("argument_bytes", int64(r.limits.ArgumentBytes), int64(g.ArgumentBytes), showSize)
+	over("stdin", r.Limits.Stdin, g.Stdin, ShowSize)
+	over("stdout", r.Limits.Stdout, g.Stdout, ShowSize)
+	over("stderr", r.Limits.Stderr, g.Stderr, ShowSize)
+	over("run", int64(r.Limits.Run), int64(g.Run), func(v int64) string { return ShowDuration(time.Duration(v)) })
+	over("arguments", int64(r.Limits.Arguments), int64(g.Arguments), func(v int64) string { return strconv.FormatInt(v, 10) })
+	over("argument_bytes", int64(r.Limits.ArgumentBytes), int64(g.ArgumentBytes), ShowSize)
 }
 
 // sizeUnits go from the largest on.
@@ -196,8 +197,8 @@ func parseSize(s string) (int64, error) {
 	return 0, strconv.ErrSyntax
 }
 
-// showSize writes what parseSize reads.
-func showSize(v int64) string {
+// ShowSize writes a byte limit for people: "64 MiB", or "unlimited".
+func ShowSize(v int64) string {
 	if v == Unlimited {
 		return "unlimited"
 	}
@@ -209,8 +210,8 @@ func showSize(v int64) string {
 	return strconv.FormatInt(v, 10) + " B"
 }
 
-// showDuration writes 1h instead of 1h0m0s.
-func showDuration(d time.Duration) string {
+// ShowDuration writes 1h instead of 1h0m0s.
+func ShowDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

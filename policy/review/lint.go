@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"errors"
@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/policy/lint"
 	"github.com/lendcli/lend/policy/strict"
+	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -24,10 +26,10 @@ const (
 
 // Finding is one thing that Lint has to say about the file.
 type Finding struct {
-	Level    Level    `json:"level"`
-	Position Position `json:"position"`
-	Message  string   `json:"message"`
-	Hint     string   `json:"hint,omitempty"`
+	Level    Level           `json:"level"`
+	Position strict.Position `json:"position"`
+	Message  string          `json:"message"`
+	Hint     string          `json:"hint,omitempty"`
 }
 
 // String returns file:line:column: level: message (hint).
@@ -42,11 +44,11 @@ func (f Finding) String() string {
 // Lint says what does not fit the Connectors' contracts (errors) and what is risky
 // (warnings, and errors where a grant amounts to a shell), each once, in the order
 // of the file. With a nil source only what the file itself declares is looked at.
-func (p *Policy) Lint(source Contracts) []Finding {
-	l := &linter{Policy: p, source: source, usedPeers: map[name.PeerID]bool{}}
+func Lint(f *file.File, source Contracts) []Finding {
+	l := &linter{File: f, source: source, usedPeers: map[name.PeerID]bool{}}
 	l.lintIssuers()
-	l.lintLimits(p.doc.Root.Get("limits"))
-	for _, r := range p.rules {
+	l.lintLimits(f.Doc.Root.Get("limits"))
+	for _, r := range f.Rules {
 		l.lintRule(r)
 	}
 	l.lintUnused()
@@ -59,14 +61,22 @@ func (p *Policy) Lint(source Contracts) []Finding {
 	return l.findings
 }
 
+// Contracts answers with the contract of the current route of a Connector, as that
+// of package policy does.
+type Contracts interface {
+	Contract(key name.ConnectorKey, version name.Version, connection name.ConnectionID) (argv.Contract, string, error)
+}
+
+var errNoSource = errors.New("no contracts to look at")
+
 type linter struct {
-	*Policy
+	*file.File
 	source    Contracts
 	findings  []Finding
 	usedPeers map[name.PeerID]bool
 }
 
-func (l *linter) add(level Level, at Position, message, hint string) {
+func (l *linter) add(level Level, at strict.Position, message, hint string) {
 	f := Finding{level, at, message, hint}
 	if !slices.Contains(l.findings, f) {
 		l.findings = append(l.findings, f)
@@ -74,17 +84,17 @@ func (l *linter) add(level Level, at Position, message, hint string) {
 }
 
 func (l *linter) warn(n *strict.Node, message, hint string) {
-	l.add(LevelWarning, l.doc.Position(n), message, hint)
+	l.add(LevelWarning, l.Doc.Position(n), message, hint)
 }
 
 func (l *linter) lintIssuers() {
-	for _, i := range l.issuers {
-		n := l.doc.Root.Get("issuers").Get(i.Name.String())
+	for _, i := range l.Issuers {
+		n := l.Doc.Root.Get("issuers").Get(i.Name.String())
 		if i.HoldersAny {
 			l.warn(n.Get("holders"), fmt.Sprintf("%s may name holders that this file does not know: strangers may connect", i.Name), "list the peers")
 		}
 		if i.MaxLife > time.Hour {
-			l.warn(n.Get("max_life"), "leases may live for "+showDuration(i.MaxLife)+": a stolen key is good for as long", "1h or less")
+			l.warn(n.Get("max_life"), "leases may live for "+file.ShowDuration(i.MaxLife)+": a stolen key is good for as long", "1h or less")
 		}
 	}
 }
@@ -99,97 +109,101 @@ func (l *linter) lintLimits(n *strict.Node) {
 
 // contract returns what a rule's commands are declared by. Without a source, what
 // the file declares itself can be looked at nevertheless.
-func (l *linter) contract(r *rule, v name.Version) (argv.Contract, error) {
+func (l *linter) contract(r *file.Rule, v name.Version) (argv.Contract, error) {
 	if l.source != nil {
-		c, _, err := l.source.Contract(r.connector, v, r.connection)
+		c, _, err := l.source.Contract(r.Connector, v, r.Connection)
 		return c, err
 	}
-	if len(l.declared[r.connector]) > 0 {
-		return argv.Contract{}, nil
+	if len(l.Declared[r.Connector]) > 0 {
+		return argv.Contract{Command: r.Connector.String()}, nil
 	}
 	return argv.Contract{}, errNoSource
 }
 
-func (l *linter) lintRule(r *rule) {
-	for id := range r.peers {
+func (l *linter) lintRule(r *file.Rule) {
+	for id := range r.Peers {
 		l.usedPeers[id] = true
 	}
-	for _, i := range l.issuers {
-		if (r.issuers == nil || r.issuers[i.ID]) && !i.MayGrant(r.connector) && r.issuers != nil {
-			l.warn(r.node.Get("issuers"), fmt.Sprintf("%s may not grant %s: the rule never holds under its leases", i.Name, r.connector), "add it to the issuer's connectors")
+	for _, i := range l.Issuers {
+		if (r.Issuers == nil || r.Issuers[i.ID]) && !i.MayGrant(r.Connector) && r.Issuers != nil {
+			l.warn(r.Node.Get("issuers"), fmt.Sprintf("%s may not grant %s: the rule never holds under its leases", i.Name, r.Connector), "add it to the issuer's connectors")
 		}
 	}
-	l.lintLimits(r.node.Get("limits"))
-	for _, v := range r.versions {
+	l.lintLimits(r.Node.Get("limits"))
+	for _, v := range r.Versions {
 		contract, err := l.contract(r, v)
 		if err != nil {
 			if l.source != nil {
-				l.warn(r.node.Get("connector"), fmt.Sprintf("%s (version %s) has no current route here, so its commands cannot be checked: %v", r.connector, v, err), "add the Connector, or the connection")
+				l.warn(r.Node.Get("connector"), fmt.Sprintf("%s (version %s) has no current route here, so its commands cannot be checked: %v", r.Connector, v, err), "add the Connector, or the connection")
 			}
 			continue
 		}
-		for _, g := range r.commands {
+		for _, g := range r.Commands {
 			l.lintGrant(r, g, contract)
 		}
 	}
 }
 
-func (l *linter) lintGrant(r *rule, g *grant, contract argv.Contract) {
-	what := r.connector.String() + " " + g.name.String()
-	c, err := l.base(r.connector, g.name, contract)
-	if errors.Is(err, errTwice) {
-		l.add(LevelError, l.doc.Position(l.doc.Root.Get("commands").Key(r.connector.String())), fmt.Sprintf("the manifest of %s declares its commands: the policy may not", r.connector), "narrow them in the rules instead")
+func (l *linter) lintGrant(r *file.Rule, g *file.Grant, contract argv.Contract) {
+	what := r.Connector.String() + " " + g.Name.String()
+	c, err := surface.Base(l.File, r.Connector, g.Name, contract)
+	if errors.Is(err, surface.ErrTwice) {
+		l.add(LevelError, l.Doc.Position(l.Doc.Root.Get("commands").Key(r.Connector.String())), fmt.Sprintf("the manifest of %s declares its commands: the policy may not", r.Connector), "narrow them in the rules instead")
 		return
 	}
 	if err != nil {
-		l.add(LevelError, l.doc.Position(g.key), fmt.Sprintf("%s has no command %s", r.connector, name.Quote(g.name.String())), strict.Meant(g.name.String(), l.commandNames(r.connector, contract)))
+		l.add(LevelError, l.Doc.Position(g.Key), fmt.Sprintf("%s has no command %s", r.Connector, name.Quote(g.Name.String())), strict.Meant(g.Name.String(), l.commandNames(r.Connector, contract)))
 		return
 	}
 	if !l.lintNarrowing(g, c) {
 		return
 	}
-	narrowed, err := l.narrowed(r, g, contract)
+	narrowed, err := surface.Narrowed(l.File, r, g, contract)
 	if err == nil {
 		_, err = narrowed.Compile(contract)
 	}
-	for _, e := range declarationErrors(err) {
+	for _, e := range file.DeclarationErrors(err) {
 		l.add(LevelError, l.place(g, e.Path), what+": "+e.Error(), "")
 	}
 	if err != nil {
 		return
 	}
-	for _, risk := range lint.Command(lint.Name(contract.Command, r.connector.String()), contract.Arguments, narrowed) {
+	for _, risk := range lint.Command(lint.Name(contract.Command, r.Connector.String()), contract.Arguments, narrowed) {
 		level := LevelWarning
 		if risk.Error {
 			level = LevelError
 		}
 		l.add(level, l.place(g, "parameters."+risk.Parameter), what+": "+risk.Message, risk.Hint)
 	}
-	if lint.ReadsPaths(narrowed) && r.workspace.IsZero() {
-		l.add(LevelError, l.doc.Position(g.key), what+": a parameter is a path, and the rule has no workspace: it accepts nothing", "add workspace:")
+	if lint.ReadsPaths(narrowed) && r.Workspace.IsZero() {
+		l.add(LevelError, l.Doc.Position(g.Key), what+": a parameter is a path, and the rule has no workspace: it accepts nothing", "add workspace:")
 	}
 }
 
 // lintNarrowing reports what a rule says about parameters that does not fit.
-func (l *linter) lintNarrowing(g *grant, c argv.Command) bool {
+func (l *linter) lintNarrowing(g *file.Grant, c argv.Command) bool {
 	known := make([]string, 0, len(c.Parameters))
 	for _, p := range c.Parameters {
 		known = append(known, p.Name.String())
 	}
 	good := true
-	for parameter, n := range g.narrow {
+	for parameter, n := range g.Narrow {
 		if !slices.Contains(known, parameter.String()) {
 			hint := strict.Meant(parameter.String(), known)
 			if hint == "" {
 				hint = "it has " + strings.Join(known, ", ")
 			}
-			l.add(LevelError, l.doc.Position(n.key), fmt.Sprintf("%s has no parameter %s", c.Name, name.Quote(parameter.String())), hint)
+			l.add(LevelError, l.Doc.Position(n.Key), fmt.Sprintf("%s has no parameter %s", c.Name, name.Quote(parameter.String())), hint)
 			good = false
 			continue
 		}
-		_, err := n.of(c, parameter)
-		for _, e := range declarationErrors(err) {
-			l.add(LevelError, l.doc.Position(locate(n.value, e.Path)), e.Msg, "")
+		_, err := n.Of(c, parameter)
+		said := map[strict.Position]bool{} // what follows from a fault at the same place is not said
+		for _, e := range file.DeclarationErrors(err) {
+			if at := l.Doc.Position(file.Locate(n.Value, e.Path)); !said[at] {
+				l.add(LevelError, at, e.Msg, "")
+				said[at] = true
+			}
 			good = false
 		}
 	}
@@ -198,24 +212,24 @@ func (l *linter) lintNarrowing(g *grant, c argv.Command) bool {
 
 // place returns the position of what a rule says about a parameter, else that of
 // the command in the rule.
-func (l *linter) place(g *grant, path string) Position {
+func (l *linter) place(g *file.Grant, path string) strict.Position {
 	rest, ok := strings.CutPrefix(path, "parameters.")
 	if ok {
 		parameter, _, _ := strings.Cut(rest, ".")
-		for p, n := range g.narrow {
+		for p, n := range g.Narrow {
 			if p.String() == parameter {
-				return l.doc.Position(n.key)
+				return l.Doc.Position(n.Key)
 			}
 		}
 	}
-	return l.doc.Position(g.key)
+	return l.Doc.Position(g.Key)
 }
 
 func (l *linter) commandNames(key name.ConnectorKey, contract argv.Contract) (out []string) {
 	for _, c := range contract.Commands {
 		out = append(out, c.Name.String())
 	}
-	for n := range l.declared[key] {
+	for n := range l.Declared[key] {
 		out = append(out, n.String())
 	}
 	slices.Sort(out)
@@ -224,18 +238,18 @@ func (l *linter) commandNames(key name.ConnectorKey, contract argv.Contract) (ou
 
 // lintUnused reports names that no rule has.
 func (l *linter) lintUnused() {
-	root := l.doc.Root
+	root := l.Doc.Root
 	to, workspaces, issuers, commands := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, r := range l.rules {
-		for _, n := range r.toNames {
+	for _, r := range l.Rules {
+		for _, n := range r.To {
 			to[n] = true
 		}
-		workspaces[r.workspace.String()] = true
-		for _, i := range l.issuers {
-			issuers[i.Name.String()] = issuers[i.Name.String()] || (r.issuers == nil || r.issuers[i.ID]) && i.MayGrant(r.connector)
+		workspaces[r.Workspace.String()] = true
+		for _, i := range l.Issuers {
+			issuers[i.Name.String()] = issuers[i.Name.String()] || (r.Issuers == nil || r.Issuers[i.ID]) && i.MayGrant(r.Connector)
 		}
-		for _, g := range r.commands {
-			commands[r.connector.String()+" "+g.name.String()] = true
+		for _, g := range r.Commands {
+			commands[r.Connector.String()+" "+g.Name.String()] = true
 		}
 	}
 	unused := func(n *strict.Node, used func(key string) bool, message string) {
@@ -250,7 +264,7 @@ func (l *linter) lintUnused() {
 	unused(root.Get("workspaces"), in(workspaces), "no rule uses the workspace %s")
 	unused(root.Get("issuers"), in(issuers), "no rule holds under leases of %s")
 	unused(root.Get("peers"), func(k string) bool {
-		for label, id := range l.peers {
+		for label, id := range l.Peers {
 			if label.String() == k {
 				return l.usedPeers[id]
 			}

@@ -1,4 +1,4 @@
-package policy
+package file
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// loader turns a document that was checked against the tables into a Policy. It
+// loader turns a document that was checked against the tables into a File. It
 // passes over what is Bad, so that one run finds all problems.
-type loader struct{ *Policy }
+type loader struct{ *File }
 
 const (
 	defaultLife = time.Hour
@@ -23,19 +23,19 @@ const (
 )
 
 func (l *loader) load() {
-	root := l.doc.Root
+	root := l.Doc.Root
 	l.loadPeers(root.Get("peers"), root.Get("groups"))
 	l.loadIssuers(root.Get("issuers"))
 	l.loadWorkspaces(root.Get("workspaces"))
-	l.limits = l.loadLimits(root.Get("limits"))
+	l.File.Limits = l.loadLimits(root.Get("limits"))
 	l.checkLimits(root.Get("limits"))
 	l.loadCommands(root.Get("commands"))
 	titles := map[string]*strict.Node{}
 	for _, n := range root.Get("allow").Items() {
 		l.unique(titles, n.Get("name"), "rule")
-		l.rules = append(l.rules, l.loadRule(n))
+		l.Rules = append(l.Rules, l.loadRule(n))
 	}
-	slices.SortStableFunc(l.rules, func(a, b *rule) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(l.Rules, func(a, b *Rule) int { return cmp.Compare(a.Name, b.Name) })
 	l.loadTests(root.Get("tests"))
 }
 
@@ -45,37 +45,37 @@ func (l *loader) unique(seen map[string]*strict.Node, n *strict.Node, what strin
 		return
 	}
 	if first := seen[n.Text]; first != nil {
-		l.doc.Add(n, strict.RuleUnique, fmt.Sprintf("a second %s %s", what, name.Quote(n.Text)), fmt.Sprintf("the first is at line %d", first.Line))
+		l.Doc.Add(n, strict.RuleUnique, fmt.Sprintf("a second %s %s", what, name.Quote(n.Text)), fmt.Sprintf("the first is at line %d", first.Line))
 		return
 	}
 	seen[n.Text] = n
 }
 
 func (l *loader) loadPeers(peers, groups *strict.Node) {
-	l.peers, l.groups = map[name.Label]name.PeerID{}, map[name.Label][]name.PeerID{}
+	l.Peers, l.Groups = map[name.Label]name.PeerID{}, map[name.Label][]name.PeerID{}
 	ids := map[string]*strict.Node{}
 	peers.Pairs(func(k, v *strict.Node) {
 		l.unique(ids, v, "name for the peer")
 		label, id := parsed(name.ParseLabel, k), parsed(name.ParsePeerID, v)
 		if !label.IsZero() {
-			l.peers[label] = id // zero after a problem: the name is known nevertheless
+			l.Peers[label] = id // zero after a problem: the name is known nevertheless
 		}
 	})
 	groups.Pairs(func(k, v *strict.Node) {
 		label := parsed(name.ParseLabel, k)
-		if _, taken := l.peers[label]; taken {
-			l.doc.Add(k, strict.RuleUnique, "a peer has this name: "+name.Quote(k.Text), "give the group another")
+		if _, taken := l.Peers[label]; taken {
+			l.Doc.Add(k, strict.RuleUnique, "a peer has this name: "+name.Quote(k.Text), "give the group another")
 			return
 		}
 		members := []name.PeerID{}
 		for _, m := range v.Items() {
-			if id, ok := l.peers[parsed(name.ParseLabel, m)]; ok {
+			if id, ok := l.Peers[parsed(name.ParseLabel, m)]; ok {
 				members = append(members, id)
 				continue
 			}
-			l.unknown(m, "peer", labels(l.peers))
+			l.unknown(m, "peer", labels(l.Peers))
 		}
-		l.groups[label] = members
+		l.Groups[label] = members
 	})
 }
 
@@ -103,19 +103,19 @@ func labels[V any](m map[name.Label]V) []string {
 
 func (l *loader) unknown(n *strict.Node, what string, known []string) {
 	if n.Str() != "" {
-		l.doc.Add(n, strict.RuleReference, fmt.Sprintf("no %s is named %s", what, name.Quote(n.Text)), strict.Meant(n.Text, known))
+		l.Doc.Add(n, strict.RuleReference, fmt.Sprintf("no %s is named %s", what, name.Quote(n.Text)), strict.Meant(n.Text, known))
 	}
 }
 
 // members resolves the name of a peer or a group.
 func (l *loader) members(n *strict.Node) []name.PeerID {
 	label := parsed(name.ParseLabel, n)
-	if id, ok := l.peers[label]; ok {
+	if id, ok := l.Peers[label]; ok {
 		return []name.PeerID{id}
 	}
-	ids, ok := l.groups[label]
+	ids, ok := l.Groups[label]
 	if !ok {
-		l.unknown(n, "peer or group", append(labels(l.peers), labels(l.groups)...))
+		l.unknown(n, "peer or group", append(labels(l.Peers), labels(l.Groups)...))
 	}
 	return ids
 }
@@ -124,9 +124,9 @@ func (l *loader) loadIssuers(issuers *strict.Node) {
 	ids := map[string]*strict.Node{}
 	issuers.Pairs(func(k, v *strict.Node) {
 		l.unique(ids, v.Get("id"), "issuer with the ID")
-		i := &IssuerRule{
+		i := &Issuer{
 			Name: parsed(name.ParseLabel, k), ID: parsed(name.ParsePeerID, v.Get("id")),
-			MaxLife: l.loadDuration(v.Get("max_life"), maxLife), Position: l.doc.Position(k),
+			MaxLife: l.loadDuration(v.Get("max_life"), maxLife), Position: l.Doc.Position(k),
 		}
 		if i.MaxLife == 0 {
 			i.MaxLife = defaultLife
@@ -139,15 +139,15 @@ func (l *loader) loadIssuers(issuers *strict.Node) {
 		if day, err := time.Parse(time.DateOnly, v.Get("until").Str()); err == nil {
 			i.Until = day.AddDate(0, 0, 1)
 		}
-		l.issuers = append(l.issuers, i)
+		l.Issuers = append(l.Issuers, i)
 	})
-	slices.SortFunc(l.issuers, func(a, b *IssuerRule) int { return compareLabels(a.Name, b.Name) })
+	slices.SortFunc(l.Issuers, func(a, b *Issuer) int { return compareLabels(a.Name, b.Name) })
 }
 
-func (l *loader) loadHolders(i *IssuerRule, n *strict.Node) {
+func (l *loader) loadHolders(i *Issuer, n *strict.Node) {
 	i.HoldersAny = n.Str() == "any"
 	if n == nil {
-		for _, id := range l.peers {
+		for _, id := range l.Peers {
 			i.Holders = append(i.Holders, id)
 		}
 	}
@@ -164,27 +164,27 @@ func (l *loader) loadDuration(n *strict.Node, most time.Duration) time.Duration 
 		return 0
 	}
 	if d > most {
-		l.doc.Add(n, strict.RuleMeaning, fmt.Sprintf("%s is more than %s", n.Text, showDuration(most)), "")
+		l.Doc.Add(n, strict.RuleMeaning, fmt.Sprintf("%s is more than %s", n.Text, ShowDuration(most)), "")
 	}
 	return d
 }
 
 func (l *loader) loadWorkspaces(workspaces *strict.Node) {
 	workspaces.Pairs(func(k, v *strict.Node) {
-		l.workspaces = append(l.workspaces, Workspace{Name: parsed(name.ParseLabel, k), Path: v.Get("path").Str(), Position: l.doc.Position(k)})
+		l.Workspaces = append(l.Workspaces, Workspace{Name: parsed(name.ParseLabel, k), Path: v.Get("path").Str(), Position: l.Doc.Position(k)})
 	})
-	slices.SortFunc(l.workspaces, func(a, b Workspace) int { return compareLabels(a.Name, b.Name) })
+	slices.SortFunc(l.Workspaces, func(a, b Workspace) int { return compareLabels(a.Name, b.Name) })
 }
 
 func (l *loader) loadCommands(commands *strict.Node) {
-	l.declared = map[name.ConnectorKey]map[name.Command]*declared{}
+	l.Declared = map[name.ConnectorKey]map[name.Command]*Declared{}
 	commands.Pairs(func(connector, cs *strict.Node) {
-		byName := map[name.Command]*declared{}
+		byName := map[name.Command]*Declared{}
 		cs.Pairs(func(k, v *strict.Node) {
 			n := parsed(name.ParseCommand, k)
-			byName[n] = &declared{command: l.loadDeclaration(n, v), key: k}
+			byName[n] = &Declared{Command: l.loadDeclaration(n, v), Key: k}
 		})
-		l.declared[parsed(name.ParseConnectorKey, connector)] = byName
+		l.Declared[parsed(name.ParseConnectorKey, connector)] = byName
 	})
 }
 
@@ -194,8 +194,8 @@ func (l *loader) loadDeclaration(n name.Command, node *strict.Node) argv.Command
 		return argv.Command{}
 	}
 	if err := node.Decode(&d); err != nil {
-		if l.doc.Err() == nil {
-			l.doc.Add(node, "", "this is not a declaration of a command", "")
+		if l.Doc.Err() == nil {
+			l.Doc.Add(node, "", "this is not a declaration of a command", "")
 		}
 		return argv.Command{}
 	}
@@ -206,14 +206,14 @@ func (l *loader) loadDeclaration(n name.Command, node *strict.Node) argv.Command
 
 // report puts each *argv.DeclarationError at the node that its path names.
 func (l *loader) report(node *strict.Node, prefix string, err error) {
-	for _, e := range declarationErrors(err) {
-		l.doc.Add(locate(node, strings.TrimPrefix(e.Path, prefix)), strict.RuleMeaning, e.Msg, "")
+	for _, e := range DeclarationErrors(err) {
+		l.Doc.Add(Locate(node, strings.TrimPrefix(e.Path, prefix)), strict.RuleMeaning, e.Msg, "")
 	}
 }
 
-// declarationErrors takes a joined error apart; what is not of the grammar becomes
+// DeclarationErrors takes a joined error apart; what is not of the grammar becomes
 // one without a path.
-func declarationErrors(err error) []*argv.DeclarationError {
+func DeclarationErrors(err error) []*argv.DeclarationError {
 	var joined interface{ Unwrap() []error }
 	var one *argv.DeclarationError
 	switch {
@@ -222,7 +222,7 @@ func declarationErrors(err error) []*argv.DeclarationError {
 	case errors.As(err, &joined):
 		var out []*argv.DeclarationError
 		for _, e := range joined.Unwrap() {
-			out = append(out, declarationErrors(e)...)
+			out = append(out, DeclarationErrors(e)...)
 		}
 		return out
 	case errors.As(err, &one):
@@ -231,8 +231,8 @@ func declarationErrors(err error) []*argv.DeclarationError {
 	return []*argv.DeclarationError{{Msg: err.Error()}}
 }
 
-// locate follows "parameters.repo.enum[2]" as far as it goes.
-func locate(n *strict.Node, path string) *strict.Node {
+// Locate follows "parameters.repo.enum[2]" as far as it goes.
+func Locate(n *strict.Node, path string) *strict.Node {
 	for path != "" {
 		segment, rest, _ := strings.Cut(path, ".")
 		key, _, _ := strings.Cut(segment, "[")
@@ -245,30 +245,30 @@ func locate(n *strict.Node, path string) *strict.Node {
 	return n
 }
 
-func (l *loader) loadRule(n *strict.Node) *rule {
-	r := &rule{
-		name: n.Get("name").Str(), pos: l.doc.Position(n), node: n,
-		peers: map[name.PeerID]bool{}, holdersOf: map[name.PeerID]bool{},
-		connector:  parsed(name.ParseConnectorKey, n.Get("connector")),
-		connection: parsed(name.ParseConnectionID, n.Get("connection")),
-		workspace:  parsed(name.ParseLabel, n.Get("workspace")),
-		limits:     l.loadLimits(n.Get("limits")),
+func (l *loader) loadRule(n *strict.Node) *Rule {
+	r := &Rule{
+		Name: n.Get("name").Str(), Position: l.Doc.Position(n), Node: n,
+		Peers: map[name.PeerID]bool{}, HoldersOf: map[name.PeerID]bool{},
+		Connector:  parsed(name.ParseConnectorKey, n.Get("connector")),
+		Connection: parsed(name.ParseConnectionID, n.Get("connection")),
+		Workspace:  parsed(name.ParseLabel, n.Get("workspace")),
+		Limits:     l.loadLimits(n.Get("limits")),
 	}
 	l.loadTo(r, n.Get("to"))
 	if issuers := n.Get("issuers"); issuers != nil {
-		r.issuers = map[name.PeerID]bool{}
+		r.Issuers = map[name.PeerID]bool{}
 		for _, i := range issuers.Items() {
-			r.issuers[l.issuerNamed(i, i.Text)] = true
+			r.Issuers[l.issuerNamed(i, i.Text)] = true
 		}
 	}
 	if v := parsed(name.ParseVersion, n.Get("version")); !v.IsZero() {
-		r.versions = []name.Version{v}
+		r.Versions = []name.Version{v}
 	}
 	for _, v := range n.Get("version").Items() {
-		r.versions = append(r.versions, parsed(name.ParseVersion, v))
+		r.Versions = append(r.Versions, parsed(name.ParseVersion, v))
 	}
-	if !r.workspace.IsZero() && !slices.ContainsFunc(l.workspaces, func(w Workspace) bool { return w.Name == r.workspace }) {
-		l.unknown(n.Get("workspace"), "workspace", workspaceNames(l.workspaces))
+	if !r.Workspace.IsZero() && !slices.ContainsFunc(l.Workspaces, func(w Workspace) bool { return w.Name == r.Workspace }) {
+		l.unknown(n.Get("workspace"), "workspace", workspaceNames(l.Workspaces))
 	}
 	l.loadGrants(r, n.Get("commands"))
 	l.checkLowers(r, n.Get("limits"))
@@ -282,66 +282,66 @@ func workspaceNames(ws []Workspace) (out []string) {
 	return out
 }
 
-func (l *loader) loadTo(r *rule, to *strict.Node) {
+func (l *loader) loadTo(r *Rule, to *strict.Node) {
 	for _, n := range to.Items() {
-		r.toNames = append(r.toNames, n.Text)
+		r.To = append(r.To, n.Text)
 		if issuer, ok := strings.CutPrefix(n.Text, holdersOf); ok {
-			r.holdersOf[l.issuerNamed(n, issuer)] = true
+			r.HoldersOf[l.issuerNamed(n, issuer)] = true
 			continue
 		}
 		for _, id := range l.members(n) {
-			r.peers[id] = true
+			r.Peers[id] = true
 		}
 	}
-	delete(r.peers, name.PeerID{})
-	delete(r.holdersOf, name.PeerID{})
+	delete(r.Peers, name.PeerID{})
+	delete(r.HoldersOf, name.PeerID{})
 }
 
 // issuerNamed returns the issuer's ID, zero after a problem.
 func (l *loader) issuerNamed(n *strict.Node, label string) name.PeerID {
 	var known []string
-	for _, i := range l.issuers {
+	for _, i := range l.Issuers {
 		if i.Name.String() == label {
 			return i.ID
 		}
 		known = append(known, i.Name.String())
 	}
 	if n.Str() != "" {
-		l.doc.Add(n, strict.RuleReference, "no issuer is named "+name.Quote(label), strict.Meant(label, known))
+		l.Doc.Add(n, strict.RuleReference, "no issuer is named "+name.Quote(label), strict.Meant(label, known))
 	}
 	return name.PeerID{}
 }
 
-func (l *loader) loadGrants(r *rule, commands *strict.Node) {
+func (l *loader) loadGrants(r *Rule, commands *strict.Node) {
 	commands.Pairs(func(k, v *strict.Node) {
-		g := &grant{name: parsed(name.ParseCommand, k), key: k, narrow: map[name.Parameter]narrowing{}}
+		g := &Grant{Name: parsed(name.ParseCommand, k), Key: k, Narrow: map[name.Parameter]Narrowing{}}
 		v.Pairs(func(pk, pv *strict.Node) {
 			if pv.Kind != strict.Bad {
-				g.narrow[parsed(name.ParseParameter, pk)] = l.loadNarrowing(pk, pv)
+				g.Narrow[parsed(name.ParseParameter, pk)] = l.loadNarrowing(pk, pv)
 			}
 		})
-		r.commands = append(r.commands, g)
+		r.Commands = append(r.Commands, g)
 	})
-	slices.SortFunc(r.commands, func(a, b *grant) int { return cmp.Compare(a.name.String(), b.name.String()) })
+	slices.SortFunc(r.Commands, func(a, b *Grant) int { return cmp.Compare(a.Name.String(), b.Name.String()) })
 }
 
-func (l *loader) loadNarrowing(k, v *strict.Node) narrowing {
-	out := narrowing{key: k, value: v}
+func (l *loader) loadNarrowing(k, v *strict.Node) Narrowing {
+	out := Narrowing{Key: k, Value: v}
 	switch v.Kind {
 	case strict.List:
 		for _, item := range v.Items() {
-			out.declaration.Enum = append(out.declaration.Enum, item.Value())
+			out.Declaration.Enum = append(out.Declaration.Enum, item.Value())
 		}
 	case strict.Map:
-		out.forbidden = v.Get("forbidden").Value() == true
-		if out.forbidden && len(v.Keys) > 1 {
-			l.doc.Add(v, strict.RuleMeaning, "forbidden stands alone", "remove the other keys")
+		out.Forbidden = v.Get("forbidden").Value() == true
+		if out.Forbidden && len(v.Keys) > 1 {
+			l.Doc.Add(v, strict.RuleMeaning, "forbidden stands alone", "remove the other keys")
 		}
-		if err := v.Decode(&out.declaration); err != nil {
-			l.doc.Add(v, "", "this does not narrow a parameter", "")
+		if err := v.Decode(&out.Declaration); err != nil {
+			l.Doc.Add(v, "", "this does not narrow a parameter", "")
 		}
 	default:
-		out.declaration.Const = v.Value()
+		out.Declaration.Const = v.Value()
 	}
 	return out
 }

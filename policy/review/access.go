@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -14,29 +16,29 @@ import (
 // Access says in sentences who may do what, sorted, and who can never do anything.
 // It is what an owner reviews. Commands whose contract the source does not have are
 // said to be so.
-func (p *Policy) Access(source Contracts) []string {
+func Access(f *file.File, source Contracts) []string {
 	var out []string
 	active := map[string]bool{}
-	for _, r := range p.rules {
-		subjects := p.subjects(r)
+	for _, r := range f.Rules {
+		subjects := subjects(f, r)
 		for _, s := range subjects {
 			active[s.name] = true
 		}
-		for _, g := range r.commands {
-			for _, what := range p.describe(r, g, source) {
+		for _, g := range r.Commands {
+			for _, what := range describe(f, r, g, source) {
 				for _, s := range subjects {
 					out = append(out, s.name+s.under+" may run "+what)
 				}
 			}
 		}
 	}
-	for label, id := range p.peers {
-		if n := label.String(); !active[n] && p.nameOf(id) == n {
+	for label, id := range f.Peers {
+		if n := label.String(); !active[n] && f.NameOf(id) == n {
 			out = append(out, n+" may connect and run nothing.")
 		}
 	}
-	for _, i := range p.issuers {
-		if !slices.ContainsFunc(p.rules, func(r *rule) bool { return len(p.subjectsUnder(r, i)) > 0 }) {
+	for _, i := range f.Issuers {
+		if !slices.ContainsFunc(f.Rules, func(r *file.Rule) bool { return len(subjectsUnder(f, r, i)) > 0 }) {
 			out = append(out, "Leases of "+i.Name.String()+" allow nothing.")
 		}
 	}
@@ -48,17 +50,17 @@ func (p *Policy) Access(source Contracts) []string {
 type subject struct{ name, under string }
 
 // subjects returns those of a rule for whom it can hold, sorted.
-func (p *Policy) subjects(r *rule) []subject {
+func subjects(f *file.File, r *file.Rule) []subject {
 	under := map[string][]string{}
-	for _, i := range p.issuers {
-		for _, n := range p.subjectsUnder(r, i) {
+	for _, i := range f.Issuers {
+		for _, n := range subjectsUnder(f, r, i) {
 			under[n] = append(under[n], i.Name.String())
 		}
 	}
 	out := make([]subject, 0, len(under))
 	for n, issuers := range under {
 		s := subject{name: n}
-		if len(issuers) < len(p.issuers) {
+		if len(issuers) < len(f.Issuers) {
 			s.under = ", under leases of " + enumerate(issuers) + ","
 		}
 		out = append(out, s)
@@ -67,21 +69,21 @@ func (p *Policy) subjects(r *rule) []subject {
 	return out
 }
 
-func (p *Policy) subjectsUnder(r *rule, i *IssuerRule) (out []string) {
-	if r.issuers != nil && !r.issuers[i.ID] || !i.MayGrant(r.connector) {
+func subjectsUnder(f *file.File, r *file.Rule, i *file.Issuer) (out []string) {
+	if r.Issuers != nil && !r.Issuers[i.ID] || !i.MayGrant(r.Connector) {
 		return nil
 	}
-	for id := range r.peers {
+	for id := range r.Peers {
 		if i.MayName(id) {
-			out = append(out, p.nameOf(id))
+			out = append(out, f.NameOf(id))
 		}
 	}
 	switch {
-	case r.holdersOf[i.ID] && i.HoldersAny:
+	case r.HoldersOf[i.ID] && i.HoldersAny:
 		out = append(out, "Whoever "+i.Name.String()+" names")
-	case r.holdersOf[i.ID]:
+	case r.HoldersOf[i.ID]:
 		for _, id := range i.Holders {
-			out = append(out, p.nameOf(id))
+			out = append(out, f.NameOf(id))
 		}
 	}
 	slices.Sort(out)
@@ -90,11 +92,11 @@ func (p *Policy) subjectsUnder(r *rule, i *IssuerRule) (out []string) {
 
 // describe says what one command of a rule is, as narrow as it is: one text for
 // all versions of which it is the same.
-func (p *Policy) describe(r *rule, g *grant, source Contracts) []string {
+func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []string {
 	var texts []string
 	versions := map[string][]string{}
-	for _, v := range r.versions {
-		text := p.bounds(r, g, v, source)
+	for _, v := range r.Versions {
+		text := bounds(f, r, g, v, source)
 		if versions[text] == nil {
 			texts = append(texts, text)
 		}
@@ -102,44 +104,44 @@ func (p *Policy) describe(r *rule, g *grant, source Contracts) []string {
 	}
 	for i, text := range texts {
 		where := "version " + enumerate(versions[text])
-		if !r.connection.IsZero() {
-			where += ", connection " + r.connection.String()
+		if !r.Connection.IsZero() {
+			where += ", connection " + r.Connection.String()
 		}
-		if !r.workspace.IsZero() {
-			where += ", in the workspace " + r.workspace.String()
+		if !r.Workspace.IsZero() {
+			where += ", in the workspace " + r.Workspace.String()
 		}
-		texts[i] = fmt.Sprintf("%s %s (%s): %s.", r.connector, g.name, where, text)
+		texts[i] = fmt.Sprintf("%s %s (%s): %s.", r.Connector, g.Name, where, text)
 	}
 	return texts
 }
 
 // bounds says what a command of a rule accepts in one version.
-func (p *Policy) bounds(r *rule, g *grant, v name.Version, source Contracts) string {
+func bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Contracts) string {
 	if source == nil {
 		return "as its Connector declares"
 	}
-	contract, _, err := source.Contract(r.connector, v, r.connection)
+	contract, _, err := source.Contract(r.Connector, v, r.Connection)
 	if err != nil {
 		return "nothing as long as it has no current route"
 	}
-	c, err := p.narrowed(r, g, contract)
+	c, err := surface.Narrowed(f, r, g, contract)
 	if err != nil {
 		return "nothing, because the rule does not fit the command"
 	}
-	limits := p.operation(contract, c, r.limits)
-	parts := append(parameters(c, limits), outputs(limits), "at most "+showDuration(limits.Run))
+	limits := f.Operation(contract, c, r.Limits)
+	parts := append(parameters(c, limits), outputs(limits), "at most "+file.ShowDuration(limits.Run))
 	return strings.Join(parts, "; ")
 }
 
-func outputs(l Limits) string {
-	if l.Stdout == Unlimited {
+func outputs(l file.Limits) string {
+	if l.Stdout == file.Unlimited {
 		return "unlimited output"
 	}
-	return "at most " + showSize(l.Stdout) + " of output"
+	return "at most " + file.ShowSize(l.Stdout) + " of output"
 }
 
 // parameters says what may be said, the required ones first.
-func parameters(c argv.Command, limits Limits) []string {
+func parameters(c argv.Command, limits file.Limits) []string {
 	var must, may []string
 	for _, q := range c.Parameters {
 		text := q.Name.String() + " " + values(q, limits)
@@ -160,9 +162,9 @@ func parameters(c argv.Command, limits Limits) []string {
 }
 
 // values says what a parameter accepts.
-func values(q argv.Parameter, limits Limits) string {
+func values(q argv.Parameter, limits file.Limits) string {
 	if q.Stdin != nil {
-		return "on standard input, up to " + showSize(limits.Stdin)
+		return "on standard input, up to " + file.ShowSize(limits.Stdin)
 	}
 	text := schemaText(merged(q.Schemas))
 	if text == "" {

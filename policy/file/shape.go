@@ -1,4 +1,4 @@
-package policy
+package file
 
 import (
 	"errors"
@@ -129,7 +129,7 @@ func testShape() *strict.Shape {
 		{Key: "want", Required: true, Shape: text(strict.NewText(strict.Text{What: "allow or deny", Words: []string{"allow", "deny"}}), "")},
 		{Key: "rule", Shape: text(title(), "with want: allow, the deciding rule")},
 		{Key: "argv", Shape: list(text(strict.NewText(strict.Text{What: "text", Max: argv.MaxArgument}), ""), 0, "with want: allow, the canonical arguments")},
-		{Key: "code", Shape: text(strict.NewText(strict.Text{What: "a reason code of a decision", Words: reasonNames()}), "with want: deny, the reason")},
+		{Key: "code", Shape: text(strict.NewText(strict.Text{What: "a reason code of a decision", Words: Codes()}), "with want: deny, the reason")},
 	}}
 }
 
