@@ -16,7 +16,10 @@ import (
 )
 
 // Bounds of what is remembered of cancels that came before their start.
-const maxEarly = 1024
+const (
+	maxEarly       = 1024
+	maxEarlyHolder = 64
+)
 
 // entry is one operation from its reservation until nothing is kept for a caller
 // any more. All but err is set before it is published, or guarded by its owner.
@@ -187,15 +190,16 @@ func (l *live) remove(k ledger.Key) {
 func (l *live) cancelEarly(k ledger.Key, until, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	mine := 0
 	for old, t := range l.early {
-		if len(l.early) < maxEarly {
-			break
-		}
-		if !now.Before(t) {
+		switch {
+		case !now.Before(t):
 			delete(l.early, old)
+		case old.Holder == k.Holder:
+			mine++
 		}
 	}
-	if len(l.early) >= maxEarly {
+	if len(l.early) >= maxEarly || mine >= maxEarlyHolder {
 		return false
 	}
 	l.early[k] = until

@@ -73,7 +73,7 @@ func New(cfg Config) (*Node, error) {
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
 	n.refusals = refusals{write: cfg.Ledger.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
-	h, err := n.door.Listen(door.HostConfig{Key: cfg.Key, Listen: cfg.Listen, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy)})
+	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy)})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
@@ -85,6 +85,10 @@ func New(cfg Config) (*Node, error) {
 	h.SetStreamHandler(protocol.RunID, n.handler(n.run))
 	h.SetStreamHandler(protocol.ControlID, n.handler(n.control))
 	h.SetStreamHandler(protocol.CatalogID, n.handler(n.catalog))
+	if err := door.Listen(h, cfg.Listen); err != nil {
+		_ = h.Close() // the first error is the one to tell
+		return nil, fmt.Errorf("build gateway: %w", err)
+	}
 	n.work.Go(n.sweep)
 	n.cfg.Log.Info().Str("peer", n.self.String()).Strs("addresses", texts(n.Addrs())).
 		Str("policy", n.digestOfPolicy()).Msg("gateway started")
@@ -106,16 +110,12 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.Close()
 }
 
-// Close stops accepting, ends what runs with SHUTTING_DOWN, lets callers have the
-// end, within 15 s in all, and returns after the last goroutine has ended. It is
-// idempotent.
+// Close refuses new work, ends what runs with SHUTTING_DOWN, lets callers have the
+// end (or attach and get it), within 15 s in all, and returns after the last
+// goroutine has ended. It is idempotent.
 func (n *Node) Close() error {
 	n.once.Do(func() {
-		n.mu.Lock()
-		n.closed = true
-		n.mu.Unlock()
 		close(n.closing)
-		n.door.Close()
 		empty := n.live.close()
 		for _, e := range n.live.all() {
 			e.op.Shutdown()
@@ -127,6 +127,10 @@ func (n *Node) Close() error {
 		case <-budget.C:
 			n.cfg.Log.Warn().Msg("gateway closes with operations left")
 		}
+		n.mu.Lock()
+		n.closed = true
+		n.mu.Unlock()
+		n.door.Close()
 		if err := n.host.Close(); err != nil {
 			n.cfg.Log.Warn().Err(err).Msg("host not closed well")
 		}

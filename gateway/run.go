@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"crypto/subtle"
 	"errors"
 	"io"
@@ -213,13 +212,10 @@ func (n *Node) revoked(s lease.Subject) bool {
 // refused accounts for a refusal and returns it.
 func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal {
 	r := refuse(err)
-	if errors.Is(err, context.Canceled) && r.Code == protocol.CodeInternal {
-		r = &protocol.Refusal{Code: protocol.CodeShuttingDown, Cause: err}
-	}
 	record := ledger.Refusal{At: n.cfg.Now(), Reason: r.Code.String(), Peer: c.caller.holder, Detail: name.Quote(err.Error())}
 	line := n.cfg.Log.Debug()
-	if r.Code == protocol.CodeInternal {
-		line = n.cfg.Log.Error()
+	if r.Code == protocol.CodeInternal || r.Code == protocol.CodeNotStarted || r.Code == protocol.CodeGatewayLocked {
+		line = n.cfg.Log.Error() // ours, not the peer's
 	}
 	line = line.Str("peer", c.caller.holder.String()).Str("code", r.Code.String()).Str("cause", name.Quote(err.Error()))
 	if s != nil {

@@ -46,22 +46,20 @@ const (
 	streamMemory    = 256 << 10
 )
 
-// HostConfig says what Listen builds.
+// HostConfig says what Host builds.
 type HostConfig struct {
 	// Key is the identity, 64 bytes.
 	Key ed25519.PrivateKey
-	// Listen are the addresses to listen on; all must work.
-	Listen []multiaddr.Multiaddr
 	// Announce replaces what peers are told; none means what is listened on.
 	Announce []multiaddr.Multiaddr
 	// Limits are those of the policy, which the transport's are derived from.
 	Limits policy.Limits
 }
 
-// Listen builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no
-// NAT probing, no ping, no discovery. It listens on all addresses or fails. d
-// decides who may connect. The caller must Close the host.
-func (d *Door) Listen(c HostConfig) (host.Host, error) {
+// Host builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no NAT
+// probing, no ping, no discovery. d decides who may connect. The host does not
+// listen yet; the caller must Close it.
+func (d *Door) Host(c HostConfig) (host.Host, error) {
 	id, err := crypto.UnmarshalEd25519PrivateKey(c.Key)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
@@ -99,13 +97,17 @@ func (d *Door) Listen(c HostConfig) (host.Host, error) {
 		ConnectedF:    func(_ network.Network, c network.Conn) { d.connected(c.RemotePeer()) },
 		DisconnectedF: func(_ network.Network, c network.Conn) { d.disconnected(c.RemotePeer()) },
 	})
-	for _, a := range c.Listen {
+	return h, nil
+}
+
+// Listen makes h listen on all of the addresses, or fails.
+func Listen(h host.Host, addrs []multiaddr.Multiaddr) error {
+	for _, a := range addrs {
 		if err := h.Network().Listen(a); err != nil {
-			_ = h.Close() // the first error is the one to tell
-			return nil, fmt.Errorf("listen on %s: %w", a, err)
+			return fmt.Errorf("listen on %s: %w", a, err)
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // Muxer is the stream muxer of TCP with the windows that both ends should have.

@@ -54,6 +54,9 @@ type attachment struct {
 	mu   sync.Mutex // held while frames are written
 	next [2]uint64  // offsets to send, by Stream-1; guarded by Operation.mu
 	last bool       // Exit was written; guarded by mu
+	// closed: StdinClosed was written, after which nothing is said about input;
+	// guarded by mu.
+	closed bool
 }
 
 // fail aborts the stream; whoever reads or writes it sees an error.
@@ -70,19 +73,22 @@ func (a *attachment) fail(code protocol.Code) {
 func (o *Operation) Serve(s Session) error {
 	a := &attachment{Session: s, failed: make(chan struct{})}
 	a.mu.Lock() // nothing goes before Accepted
-	accepted, closed, err := o.attach(a)
+	accepted, old, err := o.attach(a)
 	if err != nil {
 		a.mu.Unlock()
 		return err
+	}
+	if old != nil {
+		old.fail(protocol.CodeSupplanted)
 	}
 	if a.Attached {
 		a.Frames.Resume(accepted.Stdin)
 	}
 	err = a.Writer.WriteFrame(accepted)
-	if err == nil && closed {
-		err = a.Writer.WriteFrame(&protocol.StdinClosed{})
-	}
 	a.mu.Unlock()
+	if err == nil && o.inputClosed() {
+		o.sendTo(a, &protocol.StdinClosed{})
+	}
 	if err == nil {
 		o.flush()
 		err = o.follow(a)
@@ -92,19 +98,17 @@ func (o *Operation) Serve(s Session) error {
 }
 
 // attach makes a the one attachment.
-func (o *Operation) attach(a *attachment) (*protocol.Accepted, bool, error) {
+func (o *Operation) attach(a *attachment) (accepted *protocol.Accepted, old *attachment, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	old := o.current
+	old = o.current
 	switch {
 	case o.dropped:
-		return nil, false, ErrSettled
+		return nil, nil, ErrSettled
 	case old != nil && !a.Input:
-		return nil, false, ErrBusy
+		return nil, nil, ErrBusy
 	case a.Stdout > o.out[0].end || a.Stderr > o.out[1].end:
-		return nil, false, ErrBeyond
-	case old != nil:
-		defer old.fail(protocol.CodeSupplanted)
+		return nil, nil, ErrBeyond
 	}
 	if o.grace != nil {
 		o.grace.Stop()
@@ -125,7 +129,13 @@ func (o *Operation) attach(a *attachment) (*protocol.Accepted, bool, error) {
 		Stdout:   a.next[0],
 		Stderr:   a.next[1],
 		Limits:   o.cfg.Limits,
-	}, o.in.pipe != nil && o.in.closed && o.exit == nil, nil
+	}, old, nil
+}
+
+func (o *Operation) inputClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.in.pipe != nil && o.in.closed && !o.exited
 }
 
 // follow reads the caller's frames until ExitAck.
@@ -260,14 +270,18 @@ func (o *Operation) send(f protocol.Frame) {
 	o.mu.Lock()
 	a := o.current
 	o.mu.Unlock()
-	if a == nil {
-		return
+	if a != nil {
+		o.sendTo(a, f)
 	}
+}
+
+func (o *Operation) sendTo(a *attachment, f protocol.Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.last {
+	if a.last || a.closed {
 		return
 	}
+	_, a.closed = f.(*protocol.StdinClosed)
 	if err := a.Writer.WriteFrame(f); err != nil {
 		a.fail(protocol.CodeInternal)
 	}
