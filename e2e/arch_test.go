@@ -22,8 +22,6 @@ const modulePath = "github.com/lendcli/lend"
 
 // arrows says which packages of ours a package may import. A trailing "/*" means
 // the packages below. A package that no row names fails the test.
-//
-//nolint:gochecknoglobals // table
 var arrows = []struct {
 	pkg string
 	may []string
@@ -59,8 +57,6 @@ var arrows = []struct {
 }
 
 // forbidden says which packages that are not ours may be imported only where.
-//
-//nolint:gochecknoglobals // table
 var forbidden = []struct {
 	imported string   // a path or a prefix ending in "/*"
 	only     []string // packages of ours; nil means none
@@ -77,8 +73,6 @@ var forbidden = []struct {
 
 // pure lists packages that take bytes and return values, with what they must not
 // import.
-//
-//nolint:gochecknoglobals // table
 var pure = struct{ pkgs, not []string }{
 	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
@@ -236,8 +230,6 @@ func TestSpawnsShell(t *testing.T) {
 }
 
 // budgets that have an ADR of their own; the text names it.
-//
-//nolint:gochecknoglobals // table
 var budgetExceptions = map[string]budget{
 	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},

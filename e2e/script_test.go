@@ -24,8 +24,6 @@ import (
 func fullRun() bool { return os.Getenv("LEND_TEST_FULL") == "1" }
 
 // binaries builds the programs once for all scripts.
-//
-//nolint:gochecknoglobals // built once
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "lend-e2e-")
 	if err != nil {
@@ -57,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func binDir(t *testing.T) string {
+func binDir(t testing.TB) string {
 	t.Helper()
 	dir, err := binaries()
 	require.NoError(t, err)
@@ -98,15 +96,24 @@ func scriptParams(bin, dir string) testscript.Params {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":   cmdExits,
-			"capture": cmdCapture,
-			"expand":  cmdExpand,
-			"serving": cmdServing,
-			"absent":  cmdAbsent,
-			"count":   cmdCount,
-			"flip":    cmdFlip,
-			"repeat":  cmdRepeat,
-			"same":    cmdSame,
+			"world":     cmdWorld,
+			"over":      cmdOver,
+			"await":     cmdAwait,
+			"signals":   cmdSignals,
+			"nowhere":   cmdNowhere,
+			"sized":     cmdSized,
+			"expired":   cmdExpired,
+			"alter":     cmdAlter,
+			"badpolicy": cmdBadPolicy,
+			"exits":     cmdExits,
+			"capture":   cmdCapture,
+			"expand":    cmdExpand,
+			"serving":   cmdServing,
+			"absent":    cmdAbsent,
+			"count":     cmdCount,
+			"flip":      cmdFlip,
+			"repeat":    cmdRepeat,
+			"same":      cmdSame,
 		},
 	}
 }
@@ -165,7 +172,7 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: serving DIR")
 	}
 	dir := ts.MkAbs(args[0])
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {

@@ -185,11 +185,11 @@ func loadRevocations(file string) (*revocation.Set, error) {
 
 func logReceipts(log zerolog.Logger, receipts []localhost.Receipt) {
 	for _, r := range receipts {
-		e := log.Info()
+		level := zerolog.InfoLevel
 		if r.Err != nil {
-			e = log.Error().Err(r.Err)
+			level = zerolog.ErrorLevel
 		}
-		e.Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
+		log.WithLevel(level).Err(r.Err).Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
 			Str("connection", r.Identity.Connection.String()).Strs("missing", r.Missing).
 			Str("state", string(r.State)).Msg("route")
 	}
@@ -278,6 +278,7 @@ func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
 			out.Published = append(out.Published, routeShown(r.Identity))
 		case localhost.StateRetired:
 			out.Retired = append(out.Retired, routeShown(r.Identity))
+		case localhost.StateKept, localhost.StateDisabled, localhost.StateFailed:
 		}
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -51,8 +52,8 @@ func (a *app) installedContracts() (policy.Contracts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(p.store()); err != nil {
-		return installed{}, nil
+	if _, err := os.Stat(p.store()); errors.Is(err, os.ErrNotExist) {
+		return installed{}, nil // nothing was ever installed here
 	}
 	s, err := a.openStore(p, nil, "", zerolog.Nop())
 	if err != nil {

@@ -177,7 +177,7 @@ func closeOut([]string) {
 }
 
 func detach(args []string) {
-	cmd := exec.Command("/proc/self/exe", "sleep", duration(args).String()) //nolint:noctx // it must outlive this
+	cmd := exec.Command("/proc/self/exe", "sleep", duration(args).String())
 	cmd.Env = os.Environ()
 	cmd.Stdout = os.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
