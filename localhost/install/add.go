@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
@@ -149,6 +150,9 @@ func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, erro
 	if rec.ContractHash, err = manifest.ManagedCLIContractHash(m.CLI.Contract); err != nil {
 		return rec, err
 	}
+	if err := checkVariables(m); err != nil {
+		return rec, err
+	}
 	if m.CLI.Entrypoint == "" {
 		return rec, nil
 	}
@@ -160,6 +164,27 @@ func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, erro
 		return rec, &artifact.RefusedError{Path: m.CLI.Entrypoint, Reason: "its SHA-256 is " + sum + ", the manifest says another"}
 	}
 	return rec, nil
+}
+
+// checkVariables refuses early what every start would refuse: a variable that a
+// connection takes from nobody.
+func checkVariables(m manifest.Manifest) error {
+	for i, v := range m.CLI.Contract.Environment {
+		if connection.Reserved(v) {
+			return &manifest.InvalidError{Path: fmt.Sprintf("cli.environment[%d]", i), Msg: v + " is reserved"}
+		}
+	}
+	for i, v := range m.Secrets {
+		if connection.Reserved(v.Env) {
+			return &manifest.InvalidError{Path: fmt.Sprintf("secrets[%d].env", i), Msg: v.Env + " is reserved"}
+		}
+	}
+	for i, v := range m.Settings {
+		if connection.Reserved(v.Env) {
+			return &manifest.InvalidError{Path: fmt.Sprintf("settings[%d].env", i), Msg: v.Env + " is reserved"}
+		}
+	}
+	return nil
 }
 
 // equip brings what the release needs beyond its artifact: the interpreter's

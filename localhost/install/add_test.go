@@ -126,6 +126,7 @@ func TestAddRefuses(t *testing.T) {
 		"native-script":  {printer("1.0.0").with("bin/printer", "#!/bin/dash\n"), `say kind "script"`},
 		"native-empty":   {printer("1.0.0").with("bin/printer", ""), "no executable"},
 		"other-sha256":   {printer("1.0.0").with("connector-manifest.json", strings.Replace(printer("1.0.0")["connector-manifest.json"], `"kind": "native",`, `"kind": "native", "sha256": "`+sum+`",`, 1)), "the manifest says another"},
+		"reserved":       {printer("1.0.0").with("connector-manifest.json", strings.Replace(printer("1.0.0")["connector-manifest.json"], `"cli":`, `"settings": [{"name": "x", "env": "Zdotdir"}], "cli":`, 1)), "settings[0].env: Zdotdir is reserved"},
 		"no-runtime":     {greeter(""), "lend runtime add python3"},
 		"npm-no-node":    {hello(), "lend runtime add node"},
 		"script-missing": {files{"connector-manifest.json": greeter("")["connector-manifest.json"]}, "entrypoint is not there"},
@@ -343,8 +344,8 @@ func TestNewExec(t *testing.T) {
 		kind             manifest.Kind
 		profile, command string
 	}{
-		"Tool_9.exe": {manifest.KindNative, "", "tool_9.exe"},
-		"greet.py":   {manifest.KindScript, "python3", "greet.py"},
+		"Tool_9.exe": {manifest.KindNative, "", "tool_9"},
+		"greet.py":   {manifest.KindScript, "python3", "greet"},
 		"run":        {manifest.KindScript, "dash", "run"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new")

@@ -164,9 +164,14 @@ func Exec(file string, o Options) (Draft, error) {
 	}
 	base := filepath.Base(file)
 	entry := "bin/" + base
-	d := Draft{doc: begin(o, base, "0.1.0"), copy: map[string]string{entry: file}}
+	title := base
+	switch ext := filepath.Ext(base); ext {
+	case ".exe", ".sh", ".py", ".js", ".mjs", ".cjs", ".rb", ".pl":
+		title = strings.TrimSuffix(base, ext)
+	}
+	d := Draft{doc: begin(o, title, "0.1.0"), copy: map[string]string{entry: file}}
 	d.doc.CLI = cli{
-		Command: identifier(base), Kind: manifest.KindNative, Entrypoint: entry,
+		Command: identifier(title), Kind: manifest.KindNative, Entrypoint: entry,
 		SHA256: hex.EncodeToString(h.Sum(nil)), Timeout: timeout,
 	}
 	if profile, script := interpreter(head.String()); script {
