@@ -95,6 +95,7 @@ type world struct {
 	clock   *clock
 	revoked *revocations
 	policy  string
+	dir     string // of the ledger
 }
 
 const basicPolicy = `
@@ -128,7 +129,8 @@ func newWorld(t *testing.T, edit ...func(*world, *Config)) *world {
 	w.revoked.set.Store(must(revocation.New()))
 	w.host.Publish(descriptor())
 	var err error
-	w.ledger, err = ledger.Open(ledger.Config{Dir: t.TempDir() + "/ledger"})
+	w.dir = t.TempDir() + "/ledger"
+	w.ledger, err = ledger.Open(ledger.Config{Dir: w.dir})
 	require.NoError(t, err)
 	cfg := Config{
 		Key: w.gateway.key, Runtime: w.host, Ledger: w.ledger, Revocations: w.revoked, Now: w.clock.now,
@@ -141,8 +143,7 @@ func newWorld(t *testing.T, edit ...func(*world, *Config)) *world {
 	for _, e := range edit {
 		e(w, &cfg)
 	}
-	w.node, err = New(cfg)
-	require.NoError(t, err)
+	w.serve(cfg)
 	t.Cleanup(func() {
 		require.NoError(t, w.node.Close())
 		require.NoError(t, w.ledger.Close())
@@ -150,6 +151,13 @@ func newWorld(t *testing.T, edit ...func(*world, *Config)) *world {
 		require.Zero(t, w.node.budget.Used(), "bytes are still kept")
 	})
 	return w
+}
+
+func (w *world) serve(cfg Config) {
+	w.t.Helper()
+	n, err := New(cfg)
+	require.NoError(w.t, err)
+	w.node = n
 }
 
 func withPolicy(text string) func(*world, *Config) {
