@@ -13,13 +13,6 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Bounds of a lease file. spec: LEASE-29, LEASE-30.
-const (
-	MaxAddresses = 8
-	MaxAddress   = 512      // bytes of one address
-	MaxFile      = 64 << 10 // bytes
-)
-
 // File is the content of a lease file.
 type File struct {
 	// Chain is what is presented to the gateway, root first.

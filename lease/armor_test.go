@@ -182,7 +182,7 @@ address:     "/ip4/192.0.2.7/tcp/1/p2p/%s"
 		State      string
 		NotAfter   time.Time `json:"not_after"`
 		Operations int       `json:"max_operations"`
-		Grants     []GrantLine
+		Grants     []grantLine
 	}
 	require.NoError(t, json.Unmarshal(b, &back))
 	require.Equal(t, f.Lease.ID, back.Lease)

@@ -21,7 +21,7 @@ type Description struct {
 	Gateway       name.PeerID       `json:"gateway"`
 	Invocation    name.InvocationID `json:"invocation"`
 	Authority     string            `json:"authority"`
-	Grants        []GrantLine       `json:"grants"`
+	Grants        []grantLine       `json:"grants"`
 	IssuedAt      time.Time         `json:"issued_at"`
 	NotBefore     time.Time         `json:"not_before"`
 	NotAfter      time.Time         `json:"not_after"`
@@ -34,8 +34,8 @@ type Description struct {
 	now time.Time
 }
 
-// GrantLine is one grant of a Description.
-type GrantLine struct {
+// grantLine is one grant of a Description.
+type grantLine struct {
 	Connector name.ConnectorKey   `json:"connector"`
 	Version   name.Version        `json:"version"`
 	Commands  []name.Command      `json:"commands"`
@@ -59,7 +59,7 @@ func Describe(f File, now time.Time) Description {
 		d.State = "not-yet"
 	}
 	for _, g := range l.Grants {
-		line := GrantLine{Connector: g.Connector, Version: g.Version, Commands: slices.Clone(g.Commands), OnExpiry: "stop"}
+		line := grantLine{Connector: g.Connector, Version: g.Version, Commands: slices.Clone(g.Commands), OnExpiry: "stop"}
 		if g.Finish {
 			line.OnExpiry = "finish"
 		}
@@ -114,7 +114,7 @@ func (d Description) state() string {
 	}
 }
 
-func (g GrantLine) String() string {
+func (g grantLine) String() string {
 	names := make([]string, len(g.Commands))
 	for i, c := range g.Commands {
 		names[i] = c.String()

@@ -8,7 +8,8 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Bounds of a lease. Sizes are in bytes. spec: LEASE-1, LEASE-8 to LEASE-14.
+// Bounds of a lease. Sizes are in bytes. spec: LEASE-1, LEASE-8 to LEASE-14,
+// LEASE-29, LEASE-30.
 const (
 	MaxEnvelope   = 8 << 10 // one sealed lease
 	MaxChain      = 3       // envelopes of a chain, as the format has it
@@ -26,6 +27,10 @@ const (
 	HardCap     = 24 * time.Hour // whatever the issuer's rule says
 	DefaultSkew = 30 * time.Second
 	MaxSkew     = 2 * time.Minute
+
+	MaxFile      = 64 << 10 // a lease file
+	MaxAddresses = 8        // hints in it
+	MaxAddress   = 512      // one of them
 )
 
 // ID names one lease: 16 random bytes, not all zero. It is shown in lower-case

@@ -171,5 +171,5 @@ func (l *Lease) acceptable() error {
 	return nil
 }
 
-// EnvelopeHash is the SHA-256 of one sealed lease: what Parent of a link names.
-func EnvelopeHash(sealed []byte) [32]byte { return sha256.Sum256(sealed) }
+// envelopeHash is the SHA-256 of one sealed lease: what Parent of a link names.
+func envelopeHash(sealed []byte) [32]byte { return sha256.Sum256(sealed) }

@@ -274,7 +274,7 @@ func sealChanged(tb testing.TB, change func(*Lease)) []byte {
 func delegated(tb testing.TB, root Lease, to byte) []byte {
 	tb.Helper()
 	l := root
-	l.Issuer, l.Holder, l.DepthLeft, l.Parent = root.Holder, testPeer(tb, to), root.DepthLeft-1, EnvelopeHash(sealed(tb, root))
+	l.Issuer, l.Holder, l.DepthLeft, l.Parent = root.Holder, testPeer(tb, to), root.DepthLeft-1, envelopeHash(sealed(tb, root))
 	key, _ := testIdentity(tb, 'h')
 	b, err := Seal(l, key)
 	require.NoError(tb, err)

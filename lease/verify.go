@@ -88,7 +88,7 @@ func (v *Verifier) Verify(chain [][]byte, peer name.PeerID) (*Verified, error) {
 			return nil, err
 		}
 		leaf := len(leases) - 1
-		l = &Verified{Root: leases[0].Issuer, Lease: leases[leaf], Hash: EnvelopeHash(chain[leaf])}
+		l = &Verified{Root: leases[0].Issuer, Lease: leases[leaf], Hash: envelopeHash(chain[leaf])}
 	}
 	rule, err := v.trust(l, now)
 	if err != nil {

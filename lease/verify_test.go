@@ -20,7 +20,7 @@ func TestVerifiedHoldsWhatWasSealed(t *testing.T) {
 	b := sealed(t, want)
 	got, err := testVerifier(t).Verify([][]byte{b}, testPeer(t, 'h'))
 	require.NoError(t, err)
-	require.Equal(t, &Verified{Lease: want, Root: testPeer(t, 'i'), Hash: EnvelopeHash(b)}, got)
+	require.Equal(t, &Verified{Lease: want, Root: testPeer(t, 'i'), Hash: envelopeHash(b)}, got)
 	require.Equal(t, Subject{
 		Lease: want.ID, Invocation: want.Invocation, Holder: want.Holder, Issuer: want.Issuer, IssuedAt: testTime,
 	}, got.Subject())
@@ -410,4 +410,58 @@ func BenchmarkVerify(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Any change of any byte of a sealed lease is refused, and so is any part of it.
+// spec: LEASE-4, LEASE-6
+func TestEveryByteCounts(t *testing.T) {
+	t.Parallel()
+	v, holder := testVerifier(t), testPeer(t, 'h')
+	good := sealed(t, testLease(t))
+	_, err := v.Verify([][]byte{good}, holder)
+	require.NoError(t, err)
+	for at := range good {
+		bad := bytes.Clone(good)
+		bad[at] ^= 1 << (at % 8)
+		_, err := v.Verify([][]byte{bad}, holder)
+		var e *Error
+		require.ErrorAs(t, err, &e, "byte %d", at)
+		require.False(t, e.Reason.Precise(), "byte %d", at)
+		_, err = v.Verify([][]byte{good[:at]}, holder)
+		require.Error(t, err, "cut at %d", at)
+	}
+}
+
+// The one encoding of a lease survives the round trip, whatever it holds.
+// spec: LEASE-6
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	key, _ := testIdentity(t, 'i')
+	rapid.Check(t, func(rt *rapid.T) {
+		l := testLease(t)
+		l.IssuedAt = testTime.Add(time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(rt, "issued")) * time.Millisecond)
+		l.NotBefore = l.IssuedAt.Add(time.Duration(rapid.Int64Range(0, 1e6).Draw(rt, "before")) * time.Millisecond)
+		l.NotAfter = l.NotBefore.Add(time.Duration(rapid.Int64Range(1, 1e9).Draw(rt, "after")) * time.Millisecond)
+		l.MaxOperations, l.MaxConcurrent = rapid.IntRange(1, MaxOperations).Draw(rt, "most"), rapid.IntRange(1, MaxConcurrent).Draw(rt, "at-once")
+		l.Purpose = rapid.StringMatching(`[ -~äß]{0,100}`).Draw(rt, "purpose")
+		l.DepthLeft = rapid.IntRange(0, 2).Draw(rt, "depth")
+		l.Grants = nil
+		for _, c := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,8}`), 1, 5, rapid.ID).Draw(rt, "connectors") {
+			g := Grant{Connector: connector(c), Version: version("1"), Finish: rapid.Bool().Draw(rt, "finish"), Pins: map[name.Parameter][]string{}}
+			g.Commands = commands(rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z][a-z.]{0,8}`), 1, 5, rapid.ID).Draw(rt, "commands")...)
+			for _, p := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,4}`), 0, 3, rapid.ID).Draw(rt, "pins") {
+				g.Pins[parameter(p)] = rapid.SliceOfNDistinct(rapid.StringMatching(`[ -~é]{0,10}`), 1, 3, rapid.ID).Draw(rt, "literals")
+			}
+			l.Grants = append(l.Grants, g)
+		}
+		b, err := Seal(l, key)
+		require.NoError(rt, err)
+		got, err := Open([][]byte{b})
+		require.NoError(rt, err)
+		require.Equal(rt, l.sorted().Grants, got.Grants)
+		got.Grants, l.Grants = nil, nil
+		require.Equal(rt, l.sorted().Purpose, got.Purpose)
+		require.True(rt, l.IssuedAt.Equal(got.IssuedAt) && l.NotBefore.Equal(got.NotBefore) && l.NotAfter.Equal(got.NotAfter))
+		require.Equal(rt, []int{l.MaxOperations, l.MaxConcurrent, l.DepthLeft}, []int{got.MaxOperations, got.MaxConcurrent, got.DepthLeft})
+	})
 }

@@ -44,6 +44,13 @@ const (
 	StateExhausted  = record.StateExhausted  // the lease allows no further operation
 )
 
+// Bounds of the opaque parts of a Start, in bytes.
+const (
+	MaxFrozen   = record.MaxFrozen
+	MaxIdentity = record.MaxIdentity
+	MaxAudit    = record.MaxAudit
+)
+
 // Errors of the ledger; others are of the operating system. A closed ledger says
 // os.ErrClosed.
 var (
