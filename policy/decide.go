@@ -83,15 +83,32 @@ const (
 	ReasonFrozen           // what the invocation's frozen grant allows differs from it
 )
 
+// reasons has a word and the public code of each reason.
+//
 //nolint:gochecknoglobals // table
-var reasons = [...]string{
-	"INTERNAL", "LEASE_UNTRUSTED_ISSUER", "LEASE_UNTRUSTED_ISSUER", "RULE_DENIED", "CONNECTOR_UNKNOWN", "VERSION_UNAVAILABLE",
-	"COMMAND_UNKNOWN", "ROUTE_UNAVAILABLE", "ARGUMENT_REJECTED", "STDIN_REJECTED", "GRANT_FROZEN",
+var reasons = [...]struct{ word, code string }{
+	ReasonInternal:  {"internal", "INTERNAL"},
+	ReasonIssuer:    {"issuer-not-trusted", "DENIED"},
+	ReasonHolder:    {"holder-not-allowed", "DENIED"},
+	ReasonRule:      {"no-rule", "POLICY_DENIED"},
+	ReasonConnector: {"connector-not-allowed", "CONNECTOR_UNKNOWN"},
+	ReasonVersion:   {"version-not-allowed", "VERSION_UNKNOWN"},
+	ReasonCommand:   {"command-not-allowed", "COMMAND_UNKNOWN"},
+	ReasonRoute:     {"no-route", "ROUTE_UNAVAILABLE"},
+	ReasonArgument:  {"argument-refused", "ARGUMENT_REJECTED"},
+	ReasonStdin:     {"input-refused", "INPUT_REJECTED"},
+	ReasonFrozen:    {"differs-from-frozen", "POLICY_DENIED"},
 }
 
-// String returns the public code that fits the reason ("ARGUMENT_REJECTED"), as
-// `code:` of a test in the file has it.
-func (r Reason) String() string {
+// String returns a word for logs and the audit, one for each reason.
+func (r Reason) String() string { return r.entry().word }
+
+// Code returns the name of the public code that fits the reason
+// ("ARGUMENT_REJECTED"), as `code:` of a test in the file has it. A gateway may
+// answer with a more exact one of its own.
+func (r Reason) Code() string { return r.entry().code }
+
+func (r Reason) entry() struct{ word, code string } {
 	if int(r) >= len(reasons) {
 		return reasons[ReasonInternal]
 	}

@@ -21,7 +21,8 @@ type Stage struct {
 // the owner alone.
 type Explanation struct {
 	Allowed    bool     `json:"allowed"`
-	Code       string   `json:"code,omitempty"` // of a denial
+	Code       string   `json:"code,omitempty"`   // of a denial, public
+	Reason     string   `json:"reason,omitempty"` // of a denial
 	Rule       string   `json:"rule,omitempty"`
 	Position   Position `json:"position,omitzero"`
 	Connection string   `json:"connection,omitempty"`
@@ -80,7 +81,7 @@ func (p *Policy) Explain(frozen []*Surface, r Request, source Contracts) Explana
 		Connection: d.Connection.String(), Workspace: d.Workspace.String(), Arguments: d.Call.Arguments,
 	}
 	if !d.Allowed {
-		e.Code = d.Reason.String()
+		e.Code, e.Reason = d.Reason.Code(), d.Reason.String()
 	}
 	return e
 }
@@ -100,7 +101,7 @@ func (e Explanation) String() string {
 		fmt.Fprintf(&b, "%s  %s: %s\n", mark, s.Name, s.Detail)
 	}
 	if !e.Allowed {
-		fmt.Fprintf(&b, "denied: %s", e.Code)
+		fmt.Fprintf(&b, "denied: %s (%s)", e.Code, e.Reason)
 		if e.Rule != "" {
 			fmt.Fprintf(&b, "; rule %s (%s) came closest", name.Quote(e.Rule), e.Position)
 		}

@@ -118,7 +118,8 @@ func TestContractHashIsFrozen(t *testing.T) {
 	d := p.DecideWithin(frozen, r, changed)
 	require.False(t, d.Allowed)
 	require.Equal(t, ReasonFrozen, d.Reason)
-	require.Equal(t, "GRANT_FROZEN", d.Reason.String())
+	require.Equal(t, "POLICY_DENIED", d.Reason.Code())
+	require.Equal(t, "differs-from-frozen", d.Reason.String())
 }
 
 func TestLimitsOfBothBind(t *testing.T) {
@@ -306,11 +307,11 @@ func TestDecideFromManyGoroutines(t *testing.T) {
 }
 
 func TestReasonNames(t *testing.T) {
-	require.Equal(t, "INTERNAL", Reason(200).String())
-	require.Equal(t, "INTERNAL", Decision{}.Reason.String())
+	require.Equal(t, "INTERNAL", Reason(200).Code())
+	require.Equal(t, "internal", Decision{}.Reason.String())
 	var names []string
 	for r := ReasonInternal; r <= ReasonFrozen; r++ {
-		names = append(names, r.String())
+		names = append(names, r.Code())
 	}
 	slices.Sort(names)
 	require.Equal(t, file.Codes(), slices.Compact(names))

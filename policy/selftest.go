@@ -47,17 +47,18 @@ func judge(t *file.Test, d Decision) string {
 		return fmt.Sprintf("allowed by rule %s, not by %s", name.Quote(d.Rule.Name), name.Quote(t.Rule))
 	case t.Allow && t.Argv != nil && !slices.Equal(t.Argv, d.Call.Arguments):
 		return "the canonical arguments are " + flow(d.Call.Arguments)
-	case !t.Allow && t.Code != "" && d.Reason.String() != t.Code:
+	case !t.Allow && t.Code != "" && d.Reason.Code() != t.Code:
 		return "denied, but with " + denial(d)
 	}
 	return ""
 }
 
 func denial(d Decision) string {
-	if d.Err == nil {
-		return d.Reason.String()
+	s := d.Reason.Code() + " (" + d.Reason.String() + ")"
+	if d.Err != nil {
+		s += ": " + d.Err.Error()
 	}
-	return d.Reason.String() + ": " + d.Err.Error()
+	return s
 }
 
 // flow writes texts as a list that a test in the file can have.

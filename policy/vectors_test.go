@@ -33,7 +33,7 @@ func checkVector(t *testing.T, p *Policy, source Contracts, a asked) {
 	require.NotEmpty(t, e.String())
 	if a.Want == "deny" {
 		require.False(t, d.Allowed, "allowed by %s: %q", d.Rule.Name, d.Call.Arguments)
-		require.Equal(t, a.Code, d.Reason.String(), "%v", d.Err)
+		require.Equal(t, a.Code, d.Reason.Code(), "%v", d.Err)
 		require.Empty(t, d.Call.Arguments)
 		require.Nil(t, d.Surface)
 		require.Equal(t, a.Code, e.Code)

@@ -125,7 +125,7 @@ func TestSchemaAgreesOnMutations(t *testing.T) {
 // mutate calls f with root after each single change, and undoes the change.
 func mutate(root any, f func(change string, root any)) {
 	var walk func(path string, v any, set func(any))
-	others := []any{"x y", 3.0, true, []any{}, map[string]any{}, nil, strings.Repeat("x", 5000)}
+	others := []any{"x y", 3.0, true, []any{}, nil, strings.Repeat("x", 5000)}
 	walk = func(path string, v any, set func(any)) {
 		for _, o := range others {
 			set(o)
@@ -145,7 +145,7 @@ func mutate(root any, f func(change string, root any)) {
 				walk(path+"."+k, old, func(n any) { v[k] = n })
 			}
 		case []any:
-			for i := range v {
+			for i := range min(len(v), 2) { // the items of a list are alike
 				old := v[i]
 				walk(path+"[]", old, func(n any) { v[i] = n })
 			}
