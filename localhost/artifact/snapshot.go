@@ -36,14 +36,16 @@ func changed(path, reason string) error { return &ChangedError{path, reason} }
 type Snapshot struct {
 	dir    string
 	digest string
-	paths  []string // all entries in lexical order, "." first
+	at     map[string]int // path → index in entries
 
-	mu      sync.RWMutex // guards entries
-	entries map[string]entry
+	mu      sync.RWMutex // guards the identities in entries
+	entries []entry      // in lexical order, "." first
 }
 
 // entry is what is known of one file or directory.
 type entry struct {
+	path     string // in the tree
+	abs      string
 	id       identity
 	sum      [sha256.Size]byte // of a file's content
 	dir      bool
@@ -59,22 +61,22 @@ func Open(dir string, l Limits) (*Snapshot, error) {
 		return nil, fmt.Errorf("open snapshot: %w", err)
 	}
 	defer root.Close()
-	s := &Snapshot{dir: dir, entries: make(map[string]entry)}
+	s := &Snapshot{dir: dir, at: make(map[string]int)}
 	h := sha256.New()
 	var total int64
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if len(s.paths) > l.Entries {
+		if len(s.entries) > l.Entries {
 			return changed(p, "too many entries")
 		}
 		e, err := s.read(root, p, l, h)
 		if total += e.id.size; err == nil && total > l.TreeBytes+int64(l.Entries)<<16 { // directories have a size too
 			err = changed(p, "too large")
 		}
-		s.paths = append(s.paths, p)
-		s.entries[p] = e
+		s.at[p] = len(s.entries)
+		s.entries = append(s.entries, e)
 		return err
 	})
 	if err != nil {
@@ -86,16 +88,17 @@ func Open(dir string, l Limits) (*Snapshot, error) {
 
 // read hashes one entry into tree and returns what is known of it.
 func (s *Snapshot) read(root *os.Root, p string, l Limits, tree hash.Hash) (entry, error) {
-	id, err := identityOf(s.path(p))
+	abs := filepath.Join(s.dir, filepath.FromSlash(p))
+	id, err := identityOf(abs)
 	if err != nil {
 		return entry{}, err
 	}
-	e := entry{id: id, dir: id.isDir()}
+	e := entry{path: p, abs: abs, id: id, dir: id.isDir()}
 	if !id.wellFormed() {
 		return entry{}, changed(p, "not a private read-only file or directory")
 	}
 	if e.dir {
-		e.children, err = childNames(s.path(p))
+		e.children, err = childNames(abs)
 		if p != "." {
 			tree.Write([]byte(p + "\x00dir\x00"))
 		}
@@ -141,16 +144,12 @@ func (s *Snapshot) Digest() string { return s.digest }
 // File returns the absolute path and the SHA-256 (hexadecimal) of the file p of the
 // tree; ok is false if there is no such file.
 func (s *Snapshot) File(p string) (abs, sum string, ok bool) {
-	s.mu.RLock()
-	e, ok := s.entries[p]
-	s.mu.RUnlock()
-	if !ok || e.dir {
+	i, ok := s.at[p]
+	if !ok || s.entries[i].dir {
 		return "", "", false
 	}
-	return s.path(p), hex.EncodeToString(e.sum[:]), true
+	return s.entries[i].abs, hex.EncodeToString(s.entries[i].sum[:]), true
 }
-
-func (s *Snapshot) path(p string) string { return filepath.Join(s.dir, filepath.FromSlash(p)) }
 
 // Verify says whether the tree is still the one that was hashed: the same names,
 // modes and bytes. It compares (device, inode, size, both times, mode, owner) of
@@ -158,62 +157,61 @@ func (s *Snapshot) path(p string) string { return filepath.Join(s.dir, filepath.
 // and remembers the new identity if the content is the same. Otherwise the error is
 // a *ChangedError. It costs one lstat an entry.
 func (s *Snapshot) Verify() error {
-	for _, p := range s.paths {
+	for i := range s.entries {
 		s.mu.RLock()
-		e := s.entries[p]
+		before := s.entries[i].id
 		s.mu.RUnlock()
-		id, err := identityOf(s.path(p))
+		e := &s.entries[i]
+		id, err := identityOf(e.abs)
 		if err != nil {
-			return changed(p, "it cannot be read: "+reason(err))
+			return changed(e.path, "it cannot be read: "+reason(err))
 		}
-		if id == e.id {
+		if id == before {
 			continue
 		}
-		if err := s.again(p, e, id); err != nil {
+		if err := again(e, before, id); err != nil {
 			return err
 		}
+		s.mu.Lock()
+		e.id = id
+		s.mu.Unlock()
 	}
 	return nil
 }
 
-// again decides about an entry whose identity is now id.
-func (s *Snapshot) again(p string, e entry, id identity) error {
-	if id.mode != e.id.mode || id.owner != e.id.owner || !id.wellFormed() {
-		return changed(p, "its kind, mode or owner changed")
+// again decides about an entry whose identity was before and is now id.
+func again(e *entry, before, id identity) error {
+	if id.mode != before.mode || id.owner != before.owner || !id.wellFormed() {
+		return changed(e.path, "its kind, mode or owner changed")
 	}
-	if e.dir {
-		now, err := childNames(s.path(p))
-		if err != nil {
-			return changed(p, "it cannot be read: "+reason(err))
-		}
-		if !slices.Equal(now, e.children) {
-			return changed(p, "entries were added or removed")
-		}
-	} else if err := s.rehash(p, e, id); err != nil {
-		return err
+	if !e.dir {
+		return rehash(e, before, id)
 	}
-	e.id = id
-	s.mu.Lock()
-	s.entries[p] = e
-	s.mu.Unlock()
-	return nil
-}
-
-func (s *Snapshot) rehash(p string, e entry, id identity) error {
-	if id.size != e.id.size {
-		return changed(p, "its size changed")
-	}
-	f, err := openNoFollow(s.path(p))
+	now, err := childNames(e.abs)
 	if err != nil {
-		return changed(p, "it cannot be read: "+reason(err))
+		return changed(e.path, "it cannot be read: "+reason(err))
+	}
+	if !slices.Equal(now, e.children) {
+		return changed(e.path, "entries were added or removed")
+	}
+	return nil
+}
+
+func rehash(e *entry, before, id identity) error {
+	if id.size != before.size {
+		return changed(e.path, "its size changed")
+	}
+	f, err := openNoFollow(e.abs)
+	if err != nil {
+		return changed(e.path, "it cannot be read: "+reason(err))
 	}
 	defer f.Close()
-	sum, err := hashFile(f, p, id, io.Discard)
+	sum, err := hashFile(f, e.path, id, io.Discard)
 	if err != nil {
 		return err
 	}
 	if sum != e.sum {
-		return changed(p, "its content changed")
+		return changed(e.path, "its content changed")
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func TestParseRefuses(t *testing.T) {
 		{"wrong-case", native, `"displayName"`, `"displayname"`, `did you mean "displayName"?`},
 		{"duplicate", native, `"key": "printer",`, `"key": "printer", "key": "printer",`, "duplicate field"},
 		{"null", native, `"login": {"arguments": ["login"]}`, `"login": null`, "null"},
-		{"trailing", native, `"login": {"arguments": ["login"]}`+"\n}", `"login": {}} x`, "something follows"},
+		{"trailing", native, `"login": {"arguments": ["login"]}` + "\n}", `"login": {}} x`, "something follows"},
 		{"key", native, `"key": "printer"`, `"key": "Printer"`, "key: invalid connector key"},
 		{"key-device", native, `"key": "printer"`, `"key": "aux"`, "key: unsafe path"},
 		{"version", native, `"version": "1.2.3"`, `"version": "../1"`, "version: invalid version"},
@@ -366,4 +366,18 @@ func FuzzCheckPath(f *testing.F) {
 		require.Equal(t, p, filepath.ToSlash(filepath.Clean(filepath.FromSlash(p))))
 		require.NotContains(t, p, "\x00")
 	})
+}
+
+// The manifest in the documentation is a good one.
+func TestDocumentedManifest(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "localhost.md"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(b), "```json\n")
+	require.True(t, ok)
+	doc, _, ok := strings.Cut(rest, "```")
+	require.True(t, ok)
+	m, err := Parse([]byte(doc))
+	require.NoError(t, err)
+	require.Len(t, m.CLI.Contract.Commands, 1)
 }
