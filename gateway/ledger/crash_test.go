@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -183,10 +184,10 @@ func (r *reference) lose(from int64) {
 // spec: LEDGER-14, LEDGER-15, LEDGER-17, LEDGER-18
 func TestModel(t *testing.T) {
 	t.Parallel()
+	top, runs := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		require.NoError(rt, err)
-		dir = filepath.Join(dir, "ledger")
+		runs++
+		dir := filepath.Join(top, strconv.Itoa(runs))
 		l, err := Open(Config{Dir: dir, Now: testNow})
 		require.NoError(rt, err)
 		ref := &reference{ops: make(map[int]*refOp)}

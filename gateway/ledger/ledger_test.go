@@ -24,7 +24,10 @@ var testTime = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 func testNow() time.Time { return testTime }
 
-func ledgerDir(tb testing.TB) string { return filepath.Join(tb.TempDir(), "ledger") }
+func ledgerDir(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(tb.TempDir(), "ledger")
+}
 
 func mustOpen(tb testing.TB, dir string) *Ledger {
 	tb.Helper()

@@ -151,7 +151,7 @@ func newLoader(dir string) (*loader, error) {
 	}
 	point, err := segment.OpenCheckpoint(b, verifier)
 	if err != nil {
-		return nil, &segment.Damage{What: err.Error()}
+		return nil, &segment.DamageError{What: err.Error()}
 	}
 	return &loader{keys: k, point: point, open: make(map[uint64]folder.Hash)}, nil
 }
@@ -163,7 +163,7 @@ func (ld *loader) read(s *segment.Scanner) error {
 		f, err := s.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, segment.ErrTorn) {
 			if ld.tree.Size() == 0 || !ld.pointOK {
-				return &segment.Damage{Offset: s.Offset(), Index: ld.tree.Size(), What: "fewer records than the newest checkpoint covers"}
+				return &segment.DamageError{Offset: s.Offset(), Index: ld.tree.Size(), What: "fewer records than the newest checkpoint covers"}
 			}
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -180,7 +180,7 @@ func (ld *loader) read(s *segment.Scanner) error {
 }
 
 func (ld *loader) add(f segment.Frame) error {
-	bad := func(what string) error { return &segment.Damage{Offset: f.Offset, Index: f.Index, What: what} }
+	bad := func(what string) error { return &segment.DamageError{Offset: f.Offset, Index: f.Index, What: what} }
 	var err error
 	switch kind := f.Payload[0]; {
 	case (f.Index == 0) != (kind == record.KindSegment):

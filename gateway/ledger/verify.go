@@ -23,7 +23,7 @@ func Walk(dir string, fn func(Entry) error) error {
 	_, err := walk(dir, func(f segment.Frame) error {
 		en, err := record.Decode(f.Index, f.Payload)
 		if err != nil {
-			return &segment.Damage{Offset: f.Offset, Index: f.Index, What: err.Error()}
+			return &segment.DamageError{Offset: f.Offset, Index: f.Index, What: err.Error()}
 		}
 		return fn(en)
 	})
@@ -106,11 +106,11 @@ func verify(dir string, kept [][]byte) (Report, error) {
 		return a.report, err
 	}
 	if a.tree.Size() == 0 {
-		return a.report, &segment.Damage{What: "there is no record"}
+		return a.report, &segment.DamageError{What: "there is no record"}
 	}
 	for _, p := range a.points {
 		if p.Size > a.tree.Size() {
-			return a.report, &segment.Damage{Index: a.tree.Size(), What: fmt.Sprintf("a checkpoint covers %d records; the rest is gone", p.Size)}
+			return a.report, &segment.DamageError{Index: a.tree.Size(), What: fmt.Sprintf("a checkpoint covers %d records; the rest is gone", p.Size)}
 		}
 	}
 	return a.report, nil
@@ -136,7 +136,7 @@ type auditor struct {
 }
 
 func (a *auditor) add(f segment.Frame) error {
-	bad := func(what string) error { return &segment.Damage{Offset: f.Offset, Index: f.Index, What: what} }
+	bad := func(what string) error { return &segment.DamageError{Offset: f.Offset, Index: f.Index, What: what} }
 	en, err := record.Decode(f.Index, f.Payload)
 	if err != nil {
 		return bad(err.Error())

@@ -226,7 +226,7 @@ func (l *Ledger) recorded(at place, digest *[32]byte) (Outcome, error) {
 	}
 	e, _, err := record.DecodeEnd(payload)
 	if err != nil {
-		return Outcome{}, &segment.Damage{Offset: at.end, What: err.Error()}
+		return Outcome{}, &segment.DamageError{Offset: at.end, What: err.Error()}
 	}
 	return Outcome{State: e.State, Start: s, End: e}, nil
 }
@@ -238,7 +238,7 @@ func (l *Ledger) readStart(at int64) (*Start, error) {
 	}
 	s, err := record.DecodeStart(payload)
 	if err != nil {
-		return nil, &segment.Damage{Offset: at, What: err.Error()}
+		return nil, &segment.DamageError{Offset: at, What: err.Error()}
 	}
 	return s, nil
 }

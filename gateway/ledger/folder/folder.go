@@ -85,7 +85,7 @@ func surveyDir(dir string) (empty bool, err error) {
 			return false, err
 		}
 		if strings.HasSuffix(e.Name(), ".log") && e.Name() != segmentName {
-			return false, &segment.Damage{What: "a segment that this version does not know"}
+			return false, &segment.DamageError{What: "a segment that this version does not know"}
 		}
 		there[e.Name()] = true
 	}
@@ -171,7 +171,7 @@ func writeFile(dir, base string, data []byte) error {
 func readSmall(dir, base string) ([]byte, error) {
 	f, err := os.Open(filepath.Join(dir, base))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, &segment.Damage{What: base + " is not there"}
+		return nil, &segment.DamageError{What: base + " is not there"}
 	}
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func readSmall(dir, base string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", base, err)
 	}
 	if len(b) > segment.MaxCheckpoint {
-		return nil, &segment.Damage{What: base + " is too long"}
+		return nil, &segment.DamageError{What: base + " is too long"}
 	}
 	return b, nil
 }

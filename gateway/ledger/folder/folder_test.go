@@ -1,7 +1,6 @@
 package folder
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -229,7 +228,7 @@ func TestFile(t *testing.T) {
 	_, err = f.Size()
 	require.Error(t, err)
 	_, err = Open(filepath.Join(dir, "none"), os.O_RDWR)
-	require.True(t, errors.Is(err, os.ErrNotExist))
+	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = ReadCheckpoint(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, segment.ErrCorrupt)
 }

@@ -80,11 +80,11 @@ func ReadKeys(dir string) (Keys, error) {
 	skey := strings.TrimSuffix(string(text), "\n")
 	signer, err := note.NewSigner(skey)
 	if err != nil || len(mac) != macSize {
-		return Keys{}, &segment.Damage{What: "a key file"}
+		return Keys{}, &segment.DamageError{What: "a key file"}
 	}
 	verifier, err := verifierOf(skey)
 	if err != nil {
-		return Keys{}, &segment.Damage{What: "a key file"}
+		return Keys{}, &segment.DamageError{What: "a key file"}
 	}
 	return Keys{mac: mac, Signer: signer, VerifierKey: verifier}, nil
 }

@@ -80,21 +80,21 @@ func tailFits(frame []byte) bool {
 	return binary.LittleEndian.Uint32(frame[n:]) == checksum(frame[:n]) && string(frame[n+4:]) == "\r\n"
 }
 
-// ErrCorrupt is what every Damage is.
+// ErrCorrupt is what every DamageError is.
 var ErrCorrupt = errors.New("ledger is corrupt")
 
-// Damage is where and how a ledger is not as it was written.
-type Damage struct {
+// DamageError is where and how a ledger is not as it was written.
+type DamageError struct {
 	Offset int64
 	Index  uint64 // of the record
 	What   string
 }
 
-func (d *Damage) Error() string {
+func (d *DamageError) Error() string {
 	return fmt.Sprintf("%v: record %d at offset %d: %s", ErrCorrupt, d.Index, d.Offset, d.What)
 }
 
-func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
+func (d *DamageError) Is(target error) bool { return target == ErrCorrupt }
 
 // ErrTorn ends a scan at a tail that was written, but was never acknowledged as
 // durable, and did not reach the disk whole.
@@ -126,7 +126,7 @@ type Frame struct {
 }
 
 // Next returns the next frame; the error is io.EOF at the clean end, ErrTorn, a
-// *Damage, or of the file. spec: LEDGER-2 to LEDGER-4.
+// *DamageError, or of the file. spec: LEDGER-2 to LEDGER-4.
 func (s *Scanner) Next() (Frame, error) {
 	if s.off == s.size {
 		return Frame{}, io.EOF
@@ -162,7 +162,7 @@ func (s *Scanner) Next() (Frame, error) {
 }
 
 func (s *Scanner) damage(what string) error {
-	return &Damage{Offset: s.off, Index: s.index, What: what}
+	return &DamageError{Offset: s.off, Index: s.index, What: what}
 }
 
 // judge decides about n bytes at off that do not fit. They are torn only if a
@@ -238,14 +238,14 @@ func ReadFrame(r io.ReaderAt, off int64) ([]byte, error) {
 	}
 	h, ok := parseHead(hb[:])
 	if !ok {
-		return nil, &Damage{Offset: off, What: "header"}
+		return nil, &DamageError{Offset: off, What: "header"}
 	}
 	b := make([]byte, FrameSize(h.length))
 	if _, err := r.ReadAt(b, off); err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	if !tailFits(b) {
-		return nil, &Damage{Offset: off, Index: h.index, What: "checksum"}
+		return nil, &DamageError{Offset: off, Index: h.index, What: "checksum"}
 	}
 	return b[frameHead : frameHead+h.length], nil
 }

@@ -126,9 +126,9 @@ func TestDamageSaysWhere(t *testing.T) {
 	b, at := file([]int{0, 0, 0}, "a", "b", "c")
 	b[at[1]+frameHead] ^= 1
 	_, _, err := scan(b)
-	var d *Damage
+	var d *DamageError
 	require.ErrorAs(t, err, &d)
-	require.Equal(t, Damage{Offset: at[1], Index: 1, What: "checksum"}, *d)
+	require.Equal(t, DamageError{Offset: at[1], Index: 1, What: "checksum"}, *d)
 	require.Equal(t, "ledger is corrupt: record 1 at offset 35: checksum", d.Error())
 }
 

@@ -92,7 +92,9 @@ func OpenCheckpoint(signed []byte, verifier note.Verifier) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("open checkpoint: %w", err)
 	}
 	lines := strings.Split(n.Text, "\n")
-	if len(lines) != 4 || lines[3] != "" {
+	// note reads base64 with any unused bits; one signature has one form here.
+	_, loose := base64.StdEncoding.Strict().DecodeString(n.Sigs[0].Base64)
+	if len(lines) != 4 || lines[3] != "" || loose != nil {
 		return Checkpoint{}, errCheckpoint
 	}
 	var c Checkpoint
