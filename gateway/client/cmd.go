@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/lendcli/lend/lease"
@@ -237,16 +235,3 @@ func checkArguments(args []string) error {
 
 // rootIssuer: a lease is a chain of one envelope in this version.
 func rootIssuer(l *lease.Lease) name.PeerID { return l.Issuer }
-
-// inMemory tells whether reading r never blocks, so that the input may travel
-// with the request.
-func inMemory(r io.Reader) bool {
-	switch r := r.(type) {
-	case *bytes.Buffer, *bytes.Reader, *strings.Reader:
-		return true
-	case *os.File:
-		st, err := r.Stat()
-		return err == nil && st.Mode().IsRegular()
-	}
-	return false
-}

@@ -238,10 +238,10 @@ func TestCancel(t *testing.T) {
 			stop <- q.(*protocol.CancelRequest)
 			return &protocol.CancelReply{State: protocol.OperationRunning}
 		})
-		var q *protocol.CancelRequest
+		asked := make(chan *protocol.CancelRequest, 1)
 		runs := func(v *served) {
 			v.send(acceptedFrame(), stdout(0, "x"))
-			q = <-stop
+			asked <- <-stop
 			v.send(stdout(1, "y"), &protocol.Exit{Code: protocol.CodeCancelled, Signal: "SIGTERM", Stdout: 2})
 			v.acked()
 		}
@@ -256,6 +256,7 @@ func TestCancel(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 130, ExitStatus(err))
 		require.Equal(t, "xy", out.String(), "what came after the cancel is there")
+		q := <-asked
 		require.Equal(t, 3*time.Second, q.Grace)
 		require.Equal(t, cmd.OperationID, q.Operation.String())
 		require.Len(t, q.Lease, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/client/internal/outbox"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 )
@@ -29,7 +30,7 @@ type operation struct {
 	grace    time.Duration
 	patience time.Duration // after a cancel
 
-	outbox *outbox
+	outbox *outbox.Box
 	token  []byte // owned by begin, then by run
 	limits protocol.Limits
 	maybe  bool // a Start may have arrived; owned by begin
@@ -57,7 +58,7 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 		client: c.client, ctx: c.ctx, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
-		pipes: c.pipes, outbox: newOutbox(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
+		pipes: c.pipes, outbox: outbox.New(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
 		sent: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if o.patience == 0 {
@@ -71,7 +72,7 @@ func (o *operation) begin() error {
 	o.wg.Go(o.watch)
 	o.wg.Go(func() {
 		defer close(o.sent)
-		o.outbox.send()
+		o.outbox.Send()
 	})
 	early := o.early
 	if early {
@@ -79,7 +80,7 @@ func (o *operation) begin() error {
 	}
 	l, err := o.accept()
 	if err != nil {
-		o.outbox.done(nil)
+		o.outbox.Done(nil)
 		if early {
 			<-o.filled
 		}
@@ -99,7 +100,7 @@ func (o *operation) begin() error {
 func (o *operation) fill() {
 	go func() {
 		defer close(o.filled)
-		if err := o.outbox.fill(o.stdin); err != nil && !errors.Is(err, errInputOver) {
+		if err := o.outbox.Fill(o.stdin); err != nil && !errors.Is(err, errInputOver) {
 			o.broken <- fmt.Errorf("read input: %w", err) // it must not look like an end
 		}
 	}()
@@ -130,9 +131,9 @@ func (o *operation) accept() (*link, error) {
 		l, accepted, err := o.request(o.start)
 		if err == nil {
 			o.token, o.limits = accepted.Token, accepted.Limits
-			o.holed = o.outbox.skip(accepted)
+			o.holed = o.outbox.Skip(accepted)
 			if !o.early {
-				err = o.outbox.use(l, accepted.Stdin)
+				err = o.outbox.Use(l, accepted.Stdin)
 			}
 			if err != nil {
 				l.reset()
@@ -215,7 +216,7 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 	o.maybe = true
 	accepted, err := o.ask(l, first)
 	if err != nil {
-		o.outbox.drop(l)
+		o.outbox.Drop(l)
 		l.reset()
 		var refused *RefusedError
 		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) {
@@ -227,18 +228,18 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 }
 
 func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, error) {
-	if err := l.w.WriteFrame(first); err != nil {
+	if err := l.WriteFrame(first); err != nil {
 		return nil, err
 	}
 	if n := o.client.config.Grease; n > 0 && rand.N(n) == 0 {
-		_ = l.w.WriteGrease(rand.N(1024), []byte("grease")) // an error shows when reading
+		_ = l.WriteGrease(rand.N(1024), []byte("grease")) // an error shows when reading
 	}
 	if o.early {
-		if err := o.outbox.use(l, 0); err != nil {
+		if err := o.outbox.Use(l, 0); err != nil {
 			return nil, err
 		}
 	}
-	f, err := l.r.Read()
+	f, err := l.frames.Read()
 	switch f := f.(type) {
 	case *protocol.Accepted:
 		return f, nil
@@ -247,6 +248,19 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 	}
 	return nil, err
 }
+
+// link is one run stream of an operation.
+type link struct {
+	*stream
+	*protocol.Writer
+	frames *protocol.Reader
+}
+
+func newLink(s *stream) *link {
+	return &link{stream: s, Writer: protocol.NewWriter(s), frames: protocol.NewReader(s, protocol.Caller)}
+}
+
+func (l *link) reset() { _ = l.Reset() }
 
 // setLink makes l the stream that abandon resets; it fails if all is over.
 func (o *operation) setLink(l *link) error {

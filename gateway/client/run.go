@@ -16,19 +16,19 @@ const lingerTimeout = 2 * time.Second
 func (o *operation) run(l *link) {
 	exit, err := o.follow(l)
 	for err != nil {
-		o.outbox.drop(l)
+		o.outbox.Drop(l)
 		l.reset()
 		if l, err = o.again(err); err != nil {
 			break
 		}
 		exit, err = o.follow(l)
 	}
-	o.outbox.stopInput()
+	o.outbox.StopInput()
 	if o.stdin != nil {
 		interrupt(o.stdin, o.filled)
 	}
 	if err != nil {
-		o.outbox.done(nil)
+		o.outbox.Done(nil)
 		o.result = unknown(err)
 	} else {
 		o.exit, o.result = exit, o.judge(exit)
@@ -43,23 +43,23 @@ func (o *operation) run(l *link) {
 // acknowledge sends ExitAck and leaves the stream to a goroutine of the client,
 // until the gateway has closed it too. spec: END-4
 func (o *operation) acknowledge(l *link) {
-	_ = l.s.SetWriteDeadline(time.Now().Add(lingerTimeout)) // streams have deadlines
-	o.outbox.done(l)
+	_ = l.SetWriteDeadline(time.Now().Add(lingerTimeout)) // streams have deadlines
+	o.outbox.Done(l)
 	o.client.later(func() {
 		<-o.sent
-		_ = l.s.SetReadDeadline(time.Now().Add(lingerTimeout))
-		if _, err := io.Copy(io.Discard, l.s); err != nil {
+		_ = l.SetReadDeadline(time.Now().Add(lingerTimeout))
+		if _, err := io.Copy(io.Discard, l.stream); err != nil {
 			l.reset()
 			return
 		}
-		_ = l.s.Close() // the gateway has closed already
+		_ = l.Close() // the gateway has closed already
 	})
 }
 
 // follow reads one stream until Exit.
 func (o *operation) follow(l *link) (*protocol.Exit, error) {
 	for {
-		f, err := l.r.Read()
+		f, err := l.frames.Read()
 		if err != nil {
 			return nil, err
 		}
@@ -67,11 +67,11 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 		case *protocol.Data:
 			o.take(f)
 		case *protocol.Ack:
-			if err := o.outbox.ack(f.Stdin); err != nil {
+			if err := o.outbox.Ack(f.Stdin); err != nil {
 				return nil, err
 			}
 		case *protocol.StdinClosed:
-			o.outbox.stopInput()
+			o.outbox.StopInput()
 			if p, ok := o.stdin.(*io.PipeReader); ok {
 				_ = p.CloseWithError(errInputOver) // its writer learns it
 			}
@@ -87,16 +87,16 @@ func (o *operation) take(d *protocol.Data) {
 	if w := o.out[d.Stream]; w != nil && !o.holed[d.Stream] {
 		if _, err := w.Write(d.Payload); err != nil {
 			o.out[d.Stream] = nil
-			o.outbox.close(d.Stream)
+			o.outbox.Close(d.Stream)
 		}
 	}
-	o.outbox.took(d.Stream, len(d.Payload))
+	o.outbox.Took(d.Stream, len(d.Payload))
 }
 
 // judge turns the end into the result. An end without all of the output is no
 // success, and no failure of the command either. spec: END-3
 func (o *operation) judge(e *protocol.Exit) error {
-	taken, closed := o.outbox.counts()
+	taken, closed := o.outbox.Counts()
 	for s, total := range [3]uint64{protocol.Stdout: e.Stdout, protocol.Stderr: e.Stderr} {
 		if (taken[s] < total || o.holed[s]) && !closed[s] {
 			return &EndedError{
@@ -132,7 +132,7 @@ func (o *operation) again(lost error) (*link, error) {
 		if over := o.isOver(); over != nil {
 			return nil, over
 		}
-		taken, _ := o.outbox.counts()
+		taken, _ := o.outbox.Counts()
 		l, a, err := o.request(&protocol.Attach{
 			Issuer: o.key.Issuer, Invocation: o.key.Invocation, Operation: o.key.Operation, Token: o.token,
 			Stdout: taken[protocol.Stdout], Stderr: taken[protocol.Stderr],
@@ -153,15 +153,15 @@ func (o *operation) again(lost error) (*link, error) {
 
 // resume goes on where the operation is.
 func (o *operation) resume(l *link, a *protocol.Accepted) (*link, error) {
-	taken, _ := o.outbox.counts()
+	taken, _ := o.outbox.Counts()
 	if a.Stdout < taken[protocol.Stdout] || a.Stderr < taken[protocol.Stderr] {
 		l.reset()
 		return nil, &protocol.ViolationError{Rule: "ACCEPT-2", Msg: "outputs that begin before what was asked for"}
 	}
-	for s, hole := range o.outbox.skip(a) {
+	for s, hole := range o.outbox.Skip(a) {
 		o.holed[s] = o.holed[s] || hole
 	}
-	if err := o.outbox.use(l, a.Stdin); err != nil {
+	if err := o.outbox.Use(l, a.Stdin); err != nil {
 		l.reset()
 		return nil, err
 	}

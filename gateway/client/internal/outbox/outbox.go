@@ -1,35 +1,26 @@
-package client
+package outbox
 
 import (
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/lendcli/lend/protocol"
 )
 
-// link is one run stream of an operation.
-type link struct {
-	s *stream
-	r *protocol.Reader
-	w *protocol.Writer
+// Link is what a Box writes to: one run stream of an operation.
+type Link interface {
+	WriteFrame(f protocol.Frame) error
+	WriteData(buf []byte, s protocol.Stream, offset uint64, n int) error
+	CloseWrite() error
+	Reset() error
 }
 
-func newLink(s *stream) *link {
-	return &link{s: s, r: protocol.NewReader(s, protocol.Caller), w: protocol.NewWriter(s)}
-}
-
-func (l *link) reset() { _ = l.s.Reset() }
-
-// outbox is all that an operation sends after its first frame. One goroutine
-// (send) writes, so that the one that reads never waits for a write: both ends
-// could wait for each other otherwise. What was sent and not acknowledged is
-// kept, so that another stream can go on with it.
-type outbox struct {
+// Box is the one of an operation; New makes it, and Send must run until Done.
+type Box struct {
 	mu   sync.Mutex // guards all below
 	wake sync.Cond
-	link *link // nil: none at the moment
+	link Link // nil: none at the moment
 
 	taken  [3]uint64 // bytes of the outputs that were taken
 	acked  uint64    // how many of both together were acknowledged
@@ -50,8 +41,9 @@ type outbox struct {
 	stop   bool
 }
 
-func newOutbox(input bool) *outbox {
-	o := &outbox{}
+// New returns a Box for an operation with or without input.
+func New(input bool) *Box {
+	o := &Box{}
 	o.wake.L = &o.mu
 	if input {
 		o.window = protocol.NewWindow(0)
@@ -59,9 +51,9 @@ func newOutbox(input bool) *outbox {
 	return o
 }
 
-// use makes send write to l, whose gateway wants the input from stdin on.
+// Use makes send write to l, whose gateway wants the input from stdin on.
 // spec: ATTACH-3
-func (o *outbox) use(l *link, stdin uint64) error {
+func (o *Box) Use(l Link, stdin uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.window != nil && !o.deaf {
@@ -82,9 +74,9 @@ func (o *outbox) use(l *link, stdin uint64) error {
 
 var errInputGone = errors.New("the gateway wants input that is gone")
 
-// skip begins the outputs where a gateway's answer says, and returns which of
+// Skip begins the outputs where a gateway's answer says, and returns which of
 // them have a hole.
-func (o *outbox) skip(a *protocol.Accepted) (holes [3]bool) {
+func (o *Box) Skip(a *protocol.Accepted) (holes [3]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for s, from := range [3]uint64{protocol.Stdout: a.Stdout, protocol.Stderr: a.Stderr} {
@@ -94,8 +86,8 @@ func (o *outbox) skip(a *protocol.Accepted) (holes [3]bool) {
 	return holes
 }
 
-// drop takes l out of use, if it still is.
-func (o *outbox) drop(l *link) {
+// Drop takes l out of use, if it still is.
+func (o *Box) Drop(l Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.link == l {
@@ -103,14 +95,14 @@ func (o *outbox) drop(l *link) {
 	}
 }
 
-// ack takes the gateway's count of the input.
-func (o *outbox) ack(count uint64) error {
+// Ack takes the gateway's count of the input.
+func (o *Box) Ack(count uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ackLocked(count)
 }
 
-func (o *outbox) ackLocked(count uint64) error {
+func (o *Box) ackLocked(count uint64) error {
 	switch {
 	case o.deaf:
 		return nil
@@ -127,7 +119,7 @@ func (o *outbox) ackLocked(count uint64) error {
 }
 
 // settle forgets the input that nobody needs again.
-func (o *outbox) settle() {
+func (o *Box) settle() {
 	if base := min(o.next, o.window.Acked()); base > o.base {
 		o.kept = o.kept[:copy(o.kept, o.kept[base-o.base:])]
 		o.base = base
@@ -135,8 +127,8 @@ func (o *outbox) settle() {
 	o.wake.Broadcast()
 }
 
-// took counts bytes of an output.
-func (o *outbox) took(s protocol.Stream, n int) {
+// Took counts bytes of an output.
+func (o *Box) Took(s protocol.Stream, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.taken[s] += uint64(n)
@@ -145,33 +137,33 @@ func (o *outbox) took(s protocol.Stream, n int) {
 	}
 }
 
-// close says that nobody reads an output.
-func (o *outbox) close(s protocol.Stream) {
+// Close says that nobody reads an output.
+func (o *Box) Close(s protocol.Stream) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed[s] = true
 	o.wake.Broadcast()
 }
 
-// counts returns what was taken of the outputs and which are closed.
-func (o *outbox) counts() (taken [3]uint64, closed [3]bool) {
+// Counts returns what was taken of the outputs and which are closed.
+func (o *Box) Counts() (taken [3]uint64, closed [3]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.taken, o.closed
 }
 
-// stopInput ends the input early: the child takes no more, or all is over.
+// StopInput ends the input early: the child takes no more, or all is over.
 // spec: STDIN-3
-func (o *outbox) stopInput() {
+func (o *Box) StopInput() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.deaf, o.kept = true, nil
 	o.wake.Broadcast()
 }
 
-// fill reads the input until its end, the child's word or stopInput. The error is
+// Fill reads the input until its end, the child's word or stopInput. The error is
 // that of r.
-func (o *outbox) fill(r io.Reader) error {
+func (o *Box) Fill(r io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
 		room := o.room()
@@ -191,7 +183,7 @@ func (o *outbox) fill(r io.Reader) error {
 	}
 }
 
-func (o *outbox) isDeaf() bool {
+func (o *Box) isDeaf() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.deaf
@@ -199,7 +191,7 @@ func (o *outbox) isDeaf() bool {
 
 // room waits until input may be read, and returns how much; 0 means no more.
 // spec: FLOW-3
-func (o *outbox) room() int {
+func (o *Box) room() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.deaf && (o.window.Room() == 0 || len(o.kept) >= protocol.MaxWindow) {
@@ -211,7 +203,7 @@ func (o *outbox) room() int {
 	return min(o.window.Room(), protocol.MaxWindow-len(o.kept))
 }
 
-func (o *outbox) add(b []byte, ended bool) {
+func (o *Box) add(b []byte, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.deaf {
@@ -226,9 +218,9 @@ func (o *outbox) add(b []byte, ended bool) {
 	o.settle()
 }
 
-// done makes send acknowledge the end on l, close the stream and return; nil
+// Done makes send acknowledge the end on l, close the stream and return; nil
 // makes it just return.
-func (o *outbox) done(l *link) {
+func (o *Box) Done(l Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.link = l
@@ -237,59 +229,52 @@ func (o *outbox) done(l *link) {
 	o.wake.Broadcast()
 }
 
-// send writes what is due until done is called. The errors of a link show when it
+// Send writes what is due until Done is called. The errors of a link show when it
 // is read.
-func (o *outbox) send() {
+func (o *Box) Send() {
 	var buf []byte
 	for {
-		l, f, n := o.due(&buf)
+		l, f, offset, n := o.due(&buf)
 		var err error
 		switch {
 		case l == nil:
 			return
 		case f == nil:
-			err = l.w.WriteData(buf, 0, o.offset(n), n)
+			err = l.WriteData(buf, 0, offset, n)
 		default:
-			err = l.w.WriteFrame(f)
+			err = l.WriteFrame(f)
 		}
 		if err != nil {
-			o.drop(l)
-			l.reset()
+			o.Drop(l)
+			_ = l.Reset()
 		}
 		if _, last := f.(*protocol.ExitAck); last {
 			if err == nil {
-				_ = l.s.CloseWrite() // whoever waits for the gateway's end resets it
+				_ = l.CloseWrite() // whoever waits for the gateway's end resets it
 			}
 			return
 		}
 	}
 }
 
-// offset returns where n bytes began that due has counted already.
-func (o *outbox) offset(n int) uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.next - uint64(n)
-}
-
 // due waits for something to send: a frame, or n bytes of input in buf.
-func (o *outbox) due(buf *[]byte) (l *link, f protocol.Frame, n int) {
+func (o *Box) due(buf *[]byte) (l Link, f protocol.Frame, offset uint64, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
 		if o.stop || o.finish && o.link == nil {
-			return nil, nil, 0
+			return nil, nil, 0, 0
 		}
 		if o.link != nil {
 			if f, n = o.pick(buf); f != nil || n > 0 {
-				return o.link, f, n
+				return o.link, f, o.next - uint64(n), n
 			}
 		}
 		o.wake.Wait()
 	}
 }
 
-func (o *outbox) pick(buf *[]byte) (protocol.Frame, int) {
+func (o *Box) pick(buf *[]byte) (protocol.Frame, int) {
 	for s := protocol.Stdout; s <= protocol.Stderr; s++ {
 		if o.closed[s] && !o.told[s] && !o.finish {
 			o.told[s] = true
@@ -320,29 +305,6 @@ func (o *outbox) pick(buf *[]byte) (protocol.Frame, int) {
 }
 
 // ackDue: spec: FLOW-2.
-func (o *outbox) ackDue() bool {
+func (o *Box) ackDue() bool {
 	return o.taken[protocol.Stdout]+o.taken[protocol.Stderr]-o.acked >= protocol.AckEvery
 }
-
-// interrupt makes a blocked Read of r return, if it can: then done is awaited.
-func interrupt(r io.Reader, done <-chan struct{}) {
-	type deadliner interface{ SetReadDeadline(t time.Time) error }
-	switch r := r.(type) {
-	case *io.PipeReader:
-		_ = r.CloseWithError(errInputOver)
-	case deadliner:
-		if r.SetReadDeadline(time.Unix(1, 0)) != nil {
-			return // a file that cannot: its Read ends when it will
-		}
-		<-done
-		_ = r.SetReadDeadline(time.Time{})
-		return
-	default:
-		if !inMemory(r) {
-			return
-		}
-	}
-	<-done
-}
-
-var errInputOver = errors.New("the command takes no more input")

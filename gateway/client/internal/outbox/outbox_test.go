@@ -1,0 +1,289 @@
+package outbox
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// event is one thing that a Box does with a link; the answer is its error.
+type event struct {
+	link   *fakeLink
+	frame  protocol.Frame // nil: the write side is closed
+	answer chan error
+}
+
+// fakeLink hands everything to the test and waits for its answer.
+type fakeLink struct {
+	events chan event
+	once   sync.Once
+	gone   chan struct{}
+}
+
+func newLink(events chan event) *fakeLink {
+	return &fakeLink{events: events, gone: make(chan struct{})}
+}
+
+var errGone = errors.New("link is gone")
+
+func (l *fakeLink) tell(f protocol.Frame) error {
+	e := event{l, f, make(chan error, 1)}
+	select {
+	case l.events <- e:
+		return <-e.answer
+	case <-l.gone:
+		return errGone
+	}
+}
+
+func (l *fakeLink) WriteFrame(f protocol.Frame) error { return l.tell(f) }
+
+func (l *fakeLink) WriteData(buf []byte, s protocol.Stream, offset uint64, n int) error {
+	p := bytes.Clone(buf[protocol.DataHeaderMax : protocol.DataHeaderMax+n])
+	return l.tell(&protocol.Data{Stream: s, Offset: offset, Payload: p})
+}
+
+func (l *fakeLink) CloseWrite() error { return l.tell(nil) }
+
+func (l *fakeLink) Reset() error {
+	l.once.Do(func() { close(l.gone) })
+	return nil
+}
+
+// gateway is the reference: what the other end has, over all links.
+type gateway struct {
+	got     []byte // input that arrived
+	acked   uint64
+	taken   uint64 // output that the caller has said it has
+	ended   bool
+	said    bool // on this link
+	checked int
+}
+
+// take checks one frame against what came before.
+func (g *gateway) take(t *rapid.T, f protocol.Frame) {
+	switch f := f.(type) {
+	case *protocol.Data:
+		require.False(t, g.said, "input after its end")
+		require.Equal(t, uint64(len(g.got)), f.Offset, "a gap, or bytes twice")
+		g.got = append(g.got, f.Payload...)
+	case *protocol.StdinEnd:
+		require.False(t, g.said)
+		require.Equal(t, uint64(len(g.got)), f.Total)
+		g.ended, g.said = true, true
+	case *protocol.Ack:
+		require.GreaterOrEqual(t, f.Stdout, g.taken)
+		g.taken = f.Stdout
+	default:
+		require.Fail(t, "unexpected frame", "%T", f)
+	}
+	g.checked++
+}
+
+// TestInputSurvivesItsLinks: whatever links are lost at whatever frame, the
+// gateway gets every byte once and in order, and the end. spec: ATTACH-3, FLOW-3,
+// STDIN-2
+func TestInputSurvivesItsLinks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		input := bytes.Repeat([]byte("0123456789abcde"), rapid.IntRange(0, 180000).Draw(t, "size"))
+		events := make(chan event)
+		var wg sync.WaitGroup
+		o := New(true)
+		wg.Go(o.Send)
+		wg.Go(func() { require.NoError(t, o.Fill(bytes.NewReader(input))) })
+		g := &gateway{}
+		current := newLink(events)
+		require.NoError(t, o.Use(current, 0))
+		losses := rapid.IntRange(0, 4).Draw(t, "losses")
+		for !g.ended || rapid.IntRange(0, 3).Draw(t, "more") == 0 && losses > 0 {
+			if g.said { // all was said on this link: only a loss makes another event
+				losses--
+				current = relink(t, o, g, current)
+				continue
+			}
+			e := <-events
+			if losses > 0 && rapid.IntRange(0, 9).Draw(t, "lose") == 0 {
+				losses--
+				if rapid.Bool().Draw(t, "arrived") { // the frame did, its word of success did not
+					g.take(t, e.frame)
+				}
+				e.answer <- errGone
+				current = relink(t, o, g, current)
+				continue
+			}
+			require.Same(t, current, e.link)
+			g.take(t, e.frame)
+			e.answer <- nil
+			if rapid.Bool().Draw(t, "ack") || uint64(len(g.got))-g.acked > protocol.AckEvery {
+				g.acked = uint64(len(g.got))
+				require.NoError(t, o.Ack(g.acked))
+			}
+		}
+		require.True(t, bytes.Equal(input, g.got))
+		finish(t, o, current, events)
+		wg.Wait()
+	})
+}
+
+func relink(t *rapid.T, o *Box, g *gateway, old *fakeLink) *fakeLink {
+	o.Drop(old)
+	_ = old.Reset()
+	l := newLink(old.events)
+	g.said = false
+	require.NoError(t, o.Use(l, uint64(len(g.got))))
+	return l
+}
+
+// finish expects ExitAck and the close, and nothing else.
+func finish(t require.TestingT, o *Box, l *fakeLink, events chan event) {
+	o.Done(l)
+	var got []protocol.Frame
+	for {
+		e := <-events
+		e.answer <- nil
+		if e.frame == nil {
+			break
+		}
+		got = append(got, e.frame)
+	}
+	require.IsType(t, &protocol.ExitAck{}, got[len(got)-1])
+}
+
+func next(t *testing.T, events chan event) protocol.Frame {
+	t.Helper()
+	e := <-events
+	e.answer <- nil
+	return e.frame
+}
+
+func TestWhatIsDueComesInItsOrder(t *testing.T) {
+	events := make(chan event)
+	var wg sync.WaitGroup
+	o := New(true)
+	o.Took(protocol.Stdout, protocol.AckEvery)
+	o.Took(protocol.Stderr, 1)
+	o.Close(protocol.Stderr)
+	require.NoError(t, o.Fill(bytes.NewReader([]byte("abc"))))
+	l := newLink(events)
+	require.NoError(t, o.Use(l, 0))
+	o.Took(protocol.Stdout, protocol.AckEvery)
+	wg.Go(o.Send)
+	require.Equal(t, &protocol.OutputClosed{Stream: protocol.Stderr}, next(t, events))
+	require.Equal(t, &protocol.Ack{Stdout: 2 * protocol.AckEvery, Stderr: 1}, next(t, events))
+	require.Equal(t, &protocol.Data{Payload: []byte("abc")}, next(t, events))
+	require.Equal(t, &protocol.StdinEnd{Total: 3}, next(t, events))
+	taken, closed := o.Counts()
+	require.Equal(t, [3]uint64{0, 2 * protocol.AckEvery, 1}, taken)
+	require.Equal(t, [3]bool{false, false, true}, closed)
+	finish(t, o, l, events)
+	wg.Wait()
+}
+
+func TestTheWindowStopsTheReader(t *testing.T) {
+	o := New(true)
+	in := bytes.NewReader(make([]byte, 4*protocol.MinWindow))
+	var wg sync.WaitGroup
+	wg.Go(func() { require.NoError(t, o.Fill(in)) })
+	events := make(chan event)
+	l := newLink(events)
+	require.NoError(t, o.Use(l, 0))
+	wg.Go(o.Send)
+	got := 0
+	for got < protocol.MinWindow {
+		got += len(next(t, events).(*protocol.Data).Payload)
+	}
+	require.Equal(t, protocol.MinWindow, got)
+	require.Equal(t, 3*protocol.MinWindow, in.Len(), "no more was read than fits")
+	o.StopInput() // the child takes no more
+	o.Done(nil)
+	wg.Wait()
+}
+
+func TestAcksThatCannotBe(t *testing.T) {
+	var v *protocol.ViolationError
+	o := New(false)
+	require.NoError(t, o.Ack(0))
+	require.ErrorAs(t, o.Ack(1), &v)
+	o = New(true)
+	require.NoError(t, o.Fill(bytes.NewReader(make([]byte, 10))))
+	require.NoError(t, o.Ack(5))
+	require.ErrorAs(t, o.Ack(4), &v)
+	require.ErrorAs(t, o.Ack(11), &v)
+	o.StopInput()
+	require.NoError(t, o.Ack(99), "nobody cares any more")
+}
+
+func TestInputThatIsGoneCannotBeAskedFor(t *testing.T) {
+	events := make(chan event)
+	o := New(true)
+	require.NoError(t, o.Fill(bytes.NewReader([]byte("abcdef"))))
+	l := newLink(events)
+	require.NoError(t, o.Use(l, 0))
+	var wg sync.WaitGroup
+	wg.Go(o.Send)
+	next(t, events)
+	next(t, events)
+	require.NoError(t, o.Ack(4))
+	require.ErrorIs(t, o.Use(newLink(events), 3), errInputGone)
+	require.NoError(t, o.Use(l, 4))
+	require.Equal(t, &protocol.Data{Offset: 4, Payload: []byte("ef")}, next(t, events))
+	require.Equal(t, &protocol.StdinEnd{Total: 6}, next(t, events))
+	o.Done(nil)
+	wg.Wait()
+}
+
+// spec: START-6
+func TestInputOfAnotherProcessIsPassed(t *testing.T) {
+	events := make(chan event)
+	o := New(true)
+	l := newLink(events)
+	require.NoError(t, o.Use(l, 4))
+	require.NoError(t, o.Ack(2), "of the other process's bytes")
+	require.NoError(t, o.Fill(iotest.OneByteReader(bytes.NewReader([]byte("abcdef")))))
+	var wg sync.WaitGroup
+	wg.Go(o.Send)
+	require.Equal(t, &protocol.Data{Offset: 4, Payload: []byte("ef")}, next(t, events))
+	require.Equal(t, &protocol.StdinEnd{Total: 6}, next(t, events))
+	require.NoError(t, o.Ack(6))
+	o.Done(nil)
+	wg.Wait()
+}
+
+func TestHoles(t *testing.T) {
+	o := New(false)
+	o.Took(protocol.Stdout, 5)
+	require.Equal(t, [3]bool{}, o.Skip(&protocol.Accepted{Stdout: 5}))
+	require.Equal(t, [3]bool{protocol.Stderr: true}, o.Skip(&protocol.Accepted{Stdout: 5, Stderr: 1}))
+	taken, _ := o.Counts()
+	require.Equal(t, [3]uint64{0, 5, 1}, taken)
+}
+
+func TestReadErrors(t *testing.T) {
+	broken := errors.New("broken")
+	o := New(true)
+	require.ErrorIs(t, o.Fill(iotest.ErrReader(broken)), broken)
+	o.StopInput()
+	require.NoError(t, o.Fill(iotest.ErrReader(broken)), "nobody reads")
+	o = New(true)
+	require.NoError(t, o.Fill(readFunc(func() (int, error) {
+		o.StopInput()
+		return 0, broken
+	})), "it was interrupted")
+}
+
+type readFunc func() (int, error)
+
+func (f readFunc) Read([]byte) (int, error) { return f() }
+
+var _ io.Reader = readFunc(nil)
