@@ -96,7 +96,7 @@ func ImportFile(ctx context.Context, src, dst, path string, o Options) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		return w.file(path, info.Size(), true, f)
 	})
 }
@@ -106,7 +106,7 @@ func write(ctx context.Context, dst string, o Options, fill func(*writer) error)
 	if err != nil {
 		return fmt.Errorf("import artifact: %w", err)
 	}
-	defer w.root.Close()
+	defer func() { _ = w.root.Close() }()
 	if err := fill(w); err != nil {
 		return fmt.Errorf("import artifact: %w", err)
 	}
@@ -127,8 +127,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 		err = refuse(filepath.Base(path), "not a regular file")
 	}
 	if err != nil {
-		f.Close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, info, nil
 }
@@ -138,7 +137,7 @@ func fromDir(w *writer, src string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -167,7 +166,7 @@ func (w *writer) copyFrom(root *os.Root, p string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -183,7 +182,7 @@ func fromArchive(w *writer, src string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if info.Size() > w.o.Limits.ArchiveBytes {
 		return refuse("", "the archive is larger than %d bytes", w.o.Limits.ArchiveBytes)
 	}

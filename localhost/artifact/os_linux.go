@@ -63,6 +63,6 @@ func syncTree(root *os.Root, _ []string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	return os.NewSyscallError("syncfs", unix.Syncfs(int(d.Fd())))
 }

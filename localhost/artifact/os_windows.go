@@ -20,7 +20,7 @@ func identityOf(path string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return identityOfFile(f)
 }
 

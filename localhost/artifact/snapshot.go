@@ -60,7 +60,7 @@ func Open(dir string, l Limits) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open snapshot: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	s := &Snapshot{dir: dir, at: make(map[string]int)}
 	h := sha256.New()
 	var total int64
@@ -112,7 +112,7 @@ func (s *Snapshot) read(root *os.Root, p string, l Limits, tree hash.Hash) (entr
 	if err != nil {
 		return entry{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	e.sum, err = hashFile(f, p, id, tree)
 	return e, err
 }
@@ -205,7 +205,7 @@ func rehash(e *entry, before, id identity) error {
 	if err != nil {
 		return changed(e.path, "it cannot be read: "+reason(err))
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	sum, err := hashFile(f, e.path, id, io.Discard)
 	if err != nil {
 		return err

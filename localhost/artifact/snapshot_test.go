@@ -34,6 +34,20 @@ func rewrite(t *testing.T, p, body string) {
 	require.NoError(t, os.Chtimes(p, info.ModTime(), info.ModTime()))
 }
 
+func rewritten(p, body string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		rewrite(t, filepath.Join(dir, p), body)
+	}
+}
+
+func chmodded(p string, mode fs.FileMode) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		require.NoError(t, os.Chmod(filepath.Join(dir, p), mode))
+	}
+}
+
 // unlock makes a directory writable for the change and read-only after it.
 func unlock(t *testing.T, dir string, change func()) {
 	t.Helper()
@@ -48,25 +62,29 @@ func TestVerifySeesChanges(t *testing.T) {
 		change func(t *testing.T, dir string)
 		want   string
 	}{
-		"one-byte-same-times": {func(t *testing.T, dir string) { rewrite(t, filepath.Join(dir, "lib/a.js"), "c0ntent") }, "content changed"},
-		"executable":          {func(t *testing.T, dir string) { rewrite(t, filepath.Join(dir, "bin/tool"), "#!y") }, "content changed"},
-		"longer":              {func(t *testing.T, dir string) { rewrite(t, filepath.Join(dir, "lib/a.js"), "content+") }, "size changed"},
-		"mode":                {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "lib/a.js"), 0o500)) }, "mode"},
-		"writable":            {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "lib/a.js"), 0o600)) }, "mode"},
-		"directory-mode":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "lib"), 0o700)) }, "mode"},
-		"root-mode":           {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o700)) }, "mode"},
+		"one-byte-same-times": {rewritten("lib/a.js", "c0ntent"), "content changed"},
+		"executable":          {rewritten("bin/tool", "#!y"), "content changed"},
+		"longer":              {rewritten("lib/a.js", "content+"), "size changed"},
+		"mode":                {chmodded("lib/a.js", 0o500), "mode"},
+		"writable":            {chmodded("lib/a.js", 0o600), "mode"},
+		"directory-mode":      {chmodded("lib", 0o700), "mode"},
+		"root-mode":           {chmodded(".", 0o700), "mode"},
 		"extra-file": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, filepath.Join(dir, "lib"), func() {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "lib/c.js"), []byte("x"), 0o400))
 			})
 		}, "added or removed"},
 		"extra-at-root": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, dir, func() { require.NoError(t, os.Mkdir(filepath.Join(dir, "node_modules"), 0o500)) })
 		}, "added or removed"},
 		"missing-file": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, filepath.Join(dir, "lib"), func() { require.NoError(t, os.Remove(filepath.Join(dir, "lib/b.js"))) })
 		}, "added or removed"},
 		"symlink": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, filepath.Join(dir, "lib"), func() {
 				p := filepath.Join(dir, "lib/b.js")
 				require.NoError(t, os.Rename(p, p+".new"))
@@ -74,6 +92,7 @@ func TestVerifySeesChanges(t *testing.T) {
 			})
 		}, "snapshot changed"},
 		"renamed-over": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, filepath.Join(dir, "lib"), func() {
 				p := filepath.Join(dir, "lib/x")
 				require.NoError(t, os.WriteFile(p, []byte("c0ntent"), 0o400))
@@ -81,6 +100,7 @@ func TestVerifySeesChanges(t *testing.T) {
 			})
 		}, "content changed"},
 		"gone": {func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, filepath.Dir(dir), func() {})
 			require.NoError(t, os.Chmod(filepath.Dir(dir), 0o700))
 			require.NoError(t, os.Rename(dir, dir+".gone"))
@@ -140,13 +160,15 @@ func TestVerifyIsConcurrent(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for n, change := range map[string]func(t *testing.T, dir string){
-		"writable-file":  func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "bin/tool"), 0o700)) },
-		"group-readable": func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "bin/tool"), 0o440)) },
+		"writable-file":  chmodded("bin/tool", 0o700),
+		"group-readable": chmodded("bin/tool", 0o440),
 		"setuid": func(t *testing.T, dir string) {
+			t.Helper()
 			require.NoError(t, os.Chmod(filepath.Join(dir, "bin/tool"), 0o500|fs.ModeSetuid))
 		},
-		"writable-directory": func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Join(dir, "bin"), 0o700)) },
+		"writable-directory": chmodded("bin", 0o700),
 		"symlink": func(t *testing.T, dir string) {
+			t.Helper()
 			unlock(t, dir, func() { require.NoError(t, os.Symlink("bin/tool", filepath.Join(dir, "tool"))) })
 		},
 	} {

@@ -58,7 +58,7 @@ func (w *writer) zipEntry(e *zip.File) error {
 	if err != nil {
 		return refuse(p, "%v", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	return asRefusal(p, w.file(p, int64(e.UncompressedSize64), mode&0o111 != 0, r), zip.ErrChecksum, zip.ErrFormat, io.ErrUnexpectedEOF)
 }
 

@@ -54,7 +54,7 @@ func (s *Store) add(ctx context.Context, src Source, p Progress) (Release, error
 	if err != nil {
 		return Release{}, err
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	sl := s.depot.Slot(depot.Connectors, rec.Name, rec.Version)
 	old, err := sl.Read()
 	switch {
@@ -114,7 +114,7 @@ func readManifest(tree fs.FS) (manifest.Manifest, error) {
 	if err != nil {
 		return manifest.Manifest{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
 	if err != nil {
 		return manifest.Manifest{}, err
@@ -129,7 +129,7 @@ func checkNative(tree fs.FS, p string) error {
 	if err != nil {
 		return &artifact.RefusedError{Path: p, Reason: "the manifest's entrypoint is not there"}
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(f, head); err != nil {
 		return &artifact.RefusedError{Path: p, Reason: "it is no executable"}
@@ -298,7 +298,7 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 	if err != nil {
 		return fmt.Errorf("remove connector %s: %w", key, err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	versions := []string{version.String()}
 	if version.IsZero() {
 		versions = s.depot.List(depot.Connectors + "/" + key.String())

@@ -99,7 +99,7 @@ func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.
 	if err != nil {
 		return fmt.Errorf("verify connector %s %s: %w", key, version, err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if err := s.fullCheck(sl, rec); err != nil {
 		return fmt.Errorf("verify connector: %w", err)
 	}
@@ -122,7 +122,7 @@ func (s *Store) fullCheck(sl depot.Slot, rec depot.Receipt) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s %s: %w", ErrNoRuntime, rec.Runtime.Name, rec.Runtime.Version, err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if rt.Runtime == nil || *rt.Runtime != *rec.Runtime {
 		return fmt.Errorf("%w: %s %s was replaced: add the Connector again", ErrNoRuntime, rec.Runtime.Name, rec.Runtime.Version)
 	}

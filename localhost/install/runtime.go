@@ -84,7 +84,7 @@ func (s *Store) addRuntime(ctx context.Context, src RuntimeSource, p Progress) (
 	if err != nil {
 		return Runtime{}, err
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	sl := s.depot.Slot(depot.Runtimes, rt.Name, rt.Version)
 	old, err := sl.Read()
 	if err == nil && old.Runtime != nil && *old.Runtime == rt && s.fullCheckRuntime(sl, old) == nil {
@@ -171,7 +171,7 @@ func (s *Store) tarballOf(ctx context.Context, g *depot.Staging, t tarball, want
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if local == "" {
 		if s.cfg.Registry == "" {
 			return "", ErrNoRegistry
@@ -185,7 +185,7 @@ func (s *Store) tarballOf(ctx context.Context, g *depot.Staging, t tarball, want
 	if err != nil {
 		return "", err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	return at, npm.CopyFile(in, want, f)
 }
 

@@ -81,7 +81,6 @@ func (c *checker) runtime(d *runtimeDocument) *Runtime {
 	return r
 }
 
-//nolint:gochecknoglobals // immutable
 var (
 	packageName = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,126}/)?[a-z0-9][a-z0-9._-]{0,126}$`)
 	binName     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)

@@ -130,7 +130,7 @@ func (d *Depot) Stage(ctx context.Context) (*Staging, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer all.Close()
+	defer func() { _ = all.Close() }()
 	rel := path.Join(stagingDir, random())
 	l, err := filelock.Try(d.Path(rel + ".lock"))
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *Depot) sweepStaging() error {
 	if err != nil {
 		return err
 	}
-	defer all.Close()
+	defer func() { _ = all.Close() }()
 	entries, err := fs.ReadDir(d.root.FS(), stagingDir)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/lendcli/lend/localhost/internal/strictjson"
 )
 
-// ErrNotInstalled: nothing is current in a slot.
+// ErrNotInstalled means that nothing is current in a slot.
 var ErrNotInstalled = errors.New("not installed")
 
 const (

@@ -149,7 +149,7 @@ func Exec(file string, o Options) (Draft, error) {
 	if err != nil {
 		return Draft{}, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
 		return Draft{}, err
@@ -250,7 +250,7 @@ func copyExecutable(from, to string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // as above
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func fetch(ctx context.Context, r Registry, pkg, version string, want Integrity,
 	if err != nil {
 		return withoutURL(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the registry answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// ErrIntegrity: the bytes that came are not those that were asked for.
+// ErrIntegrity means that the bytes that came are not those that were asked for.
 var ErrIntegrity = errors.New("integrity mismatch")
 
 // Integrity is the SHA-512 of a package's tarball. It is comparable; the zero

@@ -78,7 +78,6 @@ type lockEntry struct {
 	Workspaces           json.RawMessage   `json:"workspaces"`
 }
 
-//nolint:gochecknoglobals // immutable
 var (
 	lockedName = regexp.MustCompile(`^(@[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~-][A-Za-z0-9._~-]*$`)
 	lockedPath = regexp.MustCompile(`^(node_modules/(@[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)?[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/|$))+$`)

@@ -20,7 +20,7 @@ func checkScript(tree fs.FS, script string) error {
 	if err != nil {
 		return errors.New("the file is not there")
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	head := make([]byte, 512)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -100,7 +100,7 @@ func readPackage(tree fs.FS, dir string) (packageInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	st, err := f.Stat()
 	if err != nil {
 		return info, err

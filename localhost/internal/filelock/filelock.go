@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrHeld: another process or goroutine holds the lock.
+// ErrHeld means that another process or goroutine holds the lock.
 var ErrHeld = errors.New("lock is held")
 
 // pollEvery is how often Exclusive asks again; waiting is rare and for long work.
@@ -48,8 +48,7 @@ func lock(path string, shared bool) (*Lock, error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if err := flock(f, shared); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", filepath.Base(path), err)
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", filepath.Base(path), err), f.Close())
 	}
 	return &Lock{close: sync.OnceValue(f.Close)}, nil
 }
