@@ -44,14 +44,14 @@ func TestParseBounds(t *testing.T) {
 	_, err := Parse("p", bytes.Repeat([]byte("#"), MaxFile+1))
 	require.ErrorContains(t, err, "more than 1048576 bytes")
 	for title, text := range map[string]string{
-		"brackets":  strings.Repeat("[", 1<<19),
-		"braces":    strings.Repeat("{a: ", 1<<18),
-		"entries":   strings.Repeat("- ", 1<<19),
-		"questions": strings.Repeat("? ", 1<<19),
-		"anchors":   strings.Repeat("&a ", 1<<18),
-		"tags":      strings.Repeat("!a ", 1<<18),
-		"colons":    "a" + strings.Repeat(": a", 1<<18),
-		"flow":      "[" + strings.Repeat("a,", 1<<18) + "]",
+		"brackets":  strings.Repeat("[", 1<<17),
+		"braces":    strings.Repeat("{a: ", 1<<16),
+		"entries":   strings.Repeat("- ", 1<<17),
+		"questions": strings.Repeat("? ", 1<<17),
+		"anchors":   strings.Repeat("&a ", 1<<16),
+		"tags":      strings.Repeat("!a ", 1<<16),
+		"colons":    "a" + strings.Repeat(": a", 1<<16),
+		"flow":      "[" + strings.Repeat("a,", 1<<17) + "]",
 		"steps":     steps(1000),
 		"quotes":    strings.Repeat("'", 1<<19+1),
 	} {
