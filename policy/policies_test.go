@@ -221,3 +221,37 @@ func TestExampleOfTheDocs(t *testing.T) {
 		}
 	}
 }
+
+// A test of the file that does not hold says what happened instead.
+func TestFailingTests(t *testing.T) {
+	p := mustParse(t, head+`commands: {tool: {x: {arguments: [x], parameters: {a: {flag: --a, enum: [b, "c d"]}}}}}
+allow:
+  - {name: r, to: [maria-laptop], connector: tool, version: "1", commands: {x: {}}}
+  - {name: s, to: [build-agent], connector: tool, version: "1", commands: {x: {}}}
+tests:
+  - {name: denied, peer: maria-laptop, run: [tool, x, --b], want: allow}
+  - {name: denied without more, peer: maria-laptop, run: [tool, y], want: allow}
+  - {name: allowed, peer: maria-laptop, run: [tool, x], want: deny}
+  - {name: another rule, peer: maria-laptop, run: [tool, x], want: allow, rule: s}
+  - {name: another argv, peer: maria-laptop, run: [tool, x, --a, c d], want: allow, argv: [x, y]}
+  - {name: another code, peer: maria-laptop, run: [tool, y], want: deny, code: ARGUMENT_REJECTED}
+  - {name: holds, peer: maria-laptop, run: [tool, x, --a=b], want: allow, argv: [x, --a=b], rule: r}
+  - {name: holds too, peer: maria-laptop, run: [tool, z], want: deny}
+`)
+	want := []string{
+		"denied: ARGUMENT_REJECTED (argument-refused): ", "denied: COMMAND_UNKNOWN (command-not-allowed)", `allowed by rule "r"`,
+		`allowed by rule "r", not by "s"`, `the canonical arguments are ["x", "--a=c d"]`, "denied, but with COMMAND_UNKNOWN", "", "",
+	}
+	for i, r := range p.RunTests(fakeContracts{"tool@1": {Command: "tool"}}) {
+		require.Equal(t, want[i] == "", r.Passed, r.Name)
+		require.Equal(t, 12+i, r.Position.Line)
+		if want[i] == "" {
+			require.Empty(t, r.Message)
+			continue
+		}
+		require.True(t, strings.HasPrefix(r.Message, want[i]), "%s: %s", r.Name, r.Message)
+	}
+	e := p.Explain(nil, requestOf(p.file.Tests[4]), fakeContracts{"tool@1": {Command: "tool"}})
+	require.Contains(t, e.String(), `runs: x "--a=c d"`)
+	require.Equal(t, string(Schema()), string(must(os.ReadFile("testdata/policy.schema.json"))))
+}
