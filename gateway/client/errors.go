@@ -89,5 +89,5 @@ func unknown(cause error) error {
 	if cause == io.EOF {
 		cause = errNoEnd
 	}
-	return &EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.Join(ErrOutcomeUnknown, cause)}
+	return &EndedError{Code: protocol.CodeOutcomeUnknown, Cause: fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)}
 }

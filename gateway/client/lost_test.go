@@ -165,6 +165,21 @@ func TestLostLinkWithoutGrace(t *testing.T) {
 	}
 }
 
+func TestCloseEndsTheWaitForALink(t *testing.T) {
+	f := newFixture(overTCP)
+	c := f.dial(t)
+	long := acceptedFrame()
+	long.Limits.Detached = time.Hour
+	f.then(func(v *served) {
+		v.send(long)
+		_, _ = io.Copy(io.Discard, v.Stream)
+	})
+	cmd := list(c)
+	require.NoError(t, cmd.Start())
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, cmd.Wait(), ErrClosed)
+}
+
 // spec: ACCEPT-2
 func TestLostOutputIsAHole(t *testing.T) {
 	f := newFixture(overTCP)

@@ -273,6 +273,9 @@ func (o *operation) setLink(l *link) error {
 }
 
 func (o *operation) isOver() error {
+	if o.client.isClosed() {
+		return ErrClosed
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.over

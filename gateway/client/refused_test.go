@@ -136,7 +136,8 @@ func TestNoLink(t *testing.T) {
 
 	c.config.Addresses = []multiaddr.Multiaddr{addr("/ip4/127.0.0.1/tcp/1")}
 	err = list(c).Run()
-	require.ErrorContains(t, err, "connect to gateway")
+	require.ErrorContains(t, err, "connect to gateway: /ip4/127.0.0.1/tcp/1: ")
+	require.NotContains(t, err.Error(), "\n")
 	require.Equal(t, 125, ExitStatus(err))
 
 	other := peer.ID(must(peer.Decode("12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X")))

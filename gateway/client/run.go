@@ -142,11 +142,11 @@ func (o *operation) again(lost error) (*link, error) {
 		case err == nil:
 			return o.resume(l, a)
 		case errors.As(err, &refused) && !refused.Retryable():
-			return nil, errors.Join(lost, err)
+			return nil, fmt.Errorf("%w; then %w", lost, err)
 		}
 		pause := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
 		if time.Now().Add(pause).After(deadline) || !o.sleep(pause) {
-			return nil, errors.Join(lost, err)
+			return nil, fmt.Errorf("%w; then %w", lost, err)
 		}
 	}
 }

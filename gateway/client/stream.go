@@ -98,9 +98,27 @@ func (k *links) connect(ctx context.Context, to peer.AddrInfo) error {
 		s.Backoff().Clear(to.ID) // waiting is decided here
 	}
 	if _, err := k.host.Network().DialPeer(ctx, to.ID); err != nil {
-		return fmt.Errorf("connect to gateway: %w", err)
+		return fmt.Errorf("connect to gateway: %w", oneLine(err))
 	}
 	return nil
+}
+
+// oneLine makes the table of a failed dial one line.
+func oneLine(err error) error {
+	var dial *swarm.DialError
+	if !errors.As(err, &dial) || len(dial.DialErrors) == 0 {
+		return err
+	}
+	var all error
+	for _, e := range dial.DialErrors {
+		one := fmt.Errorf("%s: %w", e.Address, e.Cause)
+		if all == nil {
+			all = one
+		} else {
+			all = fmt.Errorf("%w; %w", all, one)
+		}
+	}
+	return all
 }
 
 // open returns a stream for one protocol. On a connection that has answered
