@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/lendcli/lend/localhost/artifact"
@@ -48,6 +49,9 @@ func Open(dir string, log zerolog.Logger) (*Depot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open depot: %w", err)
 	}
+	if err := checkPrivate(root); err != nil {
+		return nil, errors.Join(fmt.Errorf("open depot: %w", err), root.Close())
+	}
 	d := &Depot{dir: dir, log: log, root: root}
 	for _, sub := range []string{Connectors, Runtimes, Cache, stagingDir, locksDir} {
 		if err := root.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -56,6 +60,18 @@ func Open(dir string, log zerolog.Logger) (*Depot, error) {
 	}
 	d.sweep()
 	return d, nil
+}
+
+// checkPrivate refuses a directory in which another user could swap ours.
+func checkPrivate(root *os.Root) error {
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("others may write in the directory (mode %o): make it 0700", info.Mode().Perm())
+	}
+	return nil
 }
 
 // Close lets go of the directory. Locks stay held until they are closed.

@@ -3,6 +3,7 @@ package depot
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -148,4 +149,10 @@ func TestOpenRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "staging"), nil, 0o600))
 	_, err = Open(dir, zerolog.Nop())
 	require.NoError(t, err, "a sweep that fails is left for the next time")
+	if runtime.GOOS != "windows" {
+		dir = t.TempDir()
+		require.NoError(t, os.Chmod(dir, 0o777))
+		_, err = Open(dir, zerolog.Nop())
+		require.ErrorContains(t, err, "others may write")
+	}
 }

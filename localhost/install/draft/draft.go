@@ -22,7 +22,7 @@ import (
 
 // Options are what an author chooses; "" takes the default.
 type Options struct {
-	Key     string // the Connector's; default: the package's or file's name
+	Key     string // the Connector's; default: the package's (scoped: its command's) or file's name
 	Version string // the Connector's; default: the package's version, or 0.1.0
 	Bin     string // which of the package's commands; default: the one it has
 }
@@ -109,6 +109,9 @@ func NPM(ctx context.Context, tool npm.Tool, node, scratch, spec string, o Optio
 	bin, _, err := npm.ChooseBin(top.Bin, pkg, o.Bin)
 	if err != nil {
 		return Draft{}, err
+	}
+	if o.Key == "" && strings.HasPrefix(pkg, "@") {
+		o.Key = identifier(bin) // "@scope/cli" says less than what it is called by
 	}
 	d := Draft{doc: begin(o, pkg, version), files: map[string][]byte{npm.ProjectFile: npm.Project(pkg, version), npm.LockFile: data}}
 	d.doc.CLI = cli{
