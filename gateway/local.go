@@ -184,10 +184,11 @@ type localStream struct {
 type localConn struct {
 	network.Conn // nil
 	peer         peer.ID
+	stats        network.ConnStats
 }
 
 func (c localConn) RemotePeer() peer.ID     { return c.peer }
-func (c localConn) Stat() network.ConnStats { return network.ConnStats{} }
+func (c localConn) Stat() network.ConnStats { return c.stats }
 
 func (s *localStream) Conn() network.Conn                           { return s.conn }
 func (s *localStream) Protocol() core.ID                            { return protocol.RunID }
