@@ -172,7 +172,7 @@ func (d *Door) Prune() {
 }
 
 // Reading counts a stream whose first frame is not read yet; done must be called
-// once if ok.
+// if ok; again does nothing.
 func (d *Door) Reading(p peer.ID) (done func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,11 +181,11 @@ func (d *Door) Reading(p peer.ID) (done func(), ok bool) {
 		return nil, false
 	}
 	st.unread++
-	return func() {
+	return sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		st.unread--
-	}, true
+	}), true
 }
 
 // Unread returns how many streams of a peer have no complete first frame yet.

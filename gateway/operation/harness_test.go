@@ -2,6 +2,7 @@ package operation
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -110,18 +111,11 @@ type first struct {
 // dial opens a stream over TCP, with a small buffer, and has it served.
 func (h *harness) dial(f first) *caller {
 	h.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(h.t, err)
-	defer l.Close()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(h.t, err)
-	far, err := l.Accept()
-	require.NoError(h.t, err)
-	c := &caller{t: h.t, conn: conn, frames: protocol.NewReader(conn, protocol.Caller), Writer: protocol.NewWriter(conn), served: make(chan error, 1), taken: make(chan uint64, 1)}
-	h.t.Cleanup(func() { _ = conn.Close() })
+	conn, far := pipe(h.t)
+	c := newCaller(h.t, conn)
 	require.NoError(h.t, c.WriteFrame(firstFrame(h.t, f)))
 	frames := protocol.NewReader(far, protocol.Gateway)
-	_, err = frames.Read()
+	_, err := frames.Read()
 	require.NoError(h.t, err)
 	go func() {
 		err := h.op.Serve(Session{
@@ -134,6 +128,27 @@ func (h *harness) dial(f first) *caller {
 		c.served <- err
 	}()
 	return c
+}
+
+// pipe is a TCP connection of two ends.
+func pipe(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	near, err = net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = near.Close() })
+	far, err = l.Accept()
+	require.NoError(t, err)
+	return near, far
+}
+
+func newCaller(t *testing.T, conn net.Conn) *caller {
+	return &caller{
+		t: t, conn: conn, frames: protocol.NewReader(conn, protocol.Caller), Writer: protocol.NewWriter(conn),
+		served: make(chan error, 1), taken: make(chan uint64, 1),
+	}
 }
 
 func firstFrame(t *testing.T, f first) protocol.Frame {
@@ -290,3 +305,28 @@ func sleeper(c *fakehost.Child) route.Exit {
 }
 
 func copyAll(dst *os.File, src *os.File) { _, _ = io.Copy(dst, src) }
+
+// replay has the end of an operation that is over told to a caller.
+func replay(t *testing.T, end protocol.Exit) *caller {
+	t.Helper()
+	near, far := pipe(t)
+	c := newCaller(t, near)
+	require.NoError(t, c.WriteFrame(firstFrame(t, first{attach: true})))
+	frames := protocol.NewReader(far, protocol.Gateway)
+	_, err := frames.Read()
+	require.NoError(t, err)
+	go func() {
+		c.served <- Replay(Session{
+			Stream: far, Frames: frames, Writer: protocol.NewWriter(far),
+			Reset: func(protocol.Code) { _ = far.Close() },
+		}, end)
+	}()
+	return c
+}
+
+// brokenWait is a process whose transport has lost it.
+type brokenWait struct{ *fakehost.Process }
+
+func (p brokenWait) Wait(context.Context) (route.Exit, error) {
+	return route.Exit{}, errors.New("supervisor lost")
+}

@@ -403,3 +403,98 @@ func TestFullBudgetKeepsToTheFloor(t *testing.T) {
 	require.Equal(t, uint64(4<<20), c.finish().Stdout)
 	require.True(t, bytes.Equal(pattern(4<<20), c.stdout))
 }
+
+func TestReplayShowsThatTheOutputIsGone(t *testing.T) {
+	h := start(t, Config{}, false, printer(10))
+	end := h.dial(first{}).finish()
+	c := replay(t, end)
+	require.Equal(t, end, c.finish())
+	require.Equal(t, uint64(10), c.accepted.Stdout)
+	require.Empty(t, c.stdout)
+
+	c = replay(t, end)
+	c.until(func() bool { return c.exit != nil })
+	require.NoError(t, c.conn.Close())
+	require.Error(t, c.result(), "not acknowledged")
+}
+
+func TestShutdownWaitsForNobodyToAttach(t *testing.T) {
+	limits := unlimited()
+	limits.Detached = time.Hour
+	h := start(t, Config{Limits: limits}, false, sleeper)
+	h.op.Shutdown()
+	h.wait(h.op.Done())
+	exit, ok := h.op.Ended()
+	require.True(t, ok)
+	require.Equal(t, protocol.CodeShuttingDown, exit.Code)
+
+	h = start(t, Config{Limits: limits}, false, sleeper)
+	c := h.dial(first{})
+	c.until(func() bool { return c.accepted != nil })
+	h.op.Shutdown()
+	require.Equal(t, protocol.CodeShuttingDown, c.finish().Code, "who is attached gets the end")
+	h.wait(h.op.Done())
+}
+
+func TestSenderThatIgnoresItsWindow(t *testing.T) {
+	h := start(t, Config{}, true, sleeper)
+	c := h.dial(first{stdin: true})
+	sent := make(chan error, 1)
+	go func() { sent <- c.send(0, make([]byte, 64<<20)) }()
+	c.until(func() bool { return c.accepted != nil })
+	require.Eventually(t, func() bool { return h.budget.Used() >= protocol.MaxWindow-protocol.MaxData }, patience, time.Millisecond)
+	require.LessOrEqual(t, h.budget.Used(), int64(2*protocol.MaxWindow), "the stream is not read further")
+	h.op.Cancel(CauseCaller)
+	c.until(func() bool { return c.exit != nil })
+	require.NoError(t, c.conn.Close())
+	require.Error(t, <-sent)
+}
+
+func TestInputAfterTheChildIsGone(t *testing.T) {
+	h := start(t, Config{}, true, func(*fakehost.Child) route.Exit { return route.Exit{} })
+	c := h.dial(first{stdin: true})
+	c.until(func() bool { return c.exit != nil })
+	require.NoError(t, c.send(0, make([]byte, 1000)), "it is on its way and dropped")
+	require.NoError(t, c.WriteFrame(&protocol.StdinEnd{Total: 1000}))
+	require.Zero(t, c.finish().Stdin)
+}
+
+func TestClosedOutputsAndSilentOnes(t *testing.T) {
+	h := start(t, Config{}, false, func(c *fakehost.Child) route.Exit {
+		_ = c.Stdout.Close()
+		_, _ = c.Stderr.WriteString("only this")
+		return route.Exit{Code: 1}
+	})
+	c := h.dial(first{})
+	exit := c.finish()
+	require.Equal(t, 1, exit.Status)
+	require.Equal(t, "only this", string(c.stderr))
+	require.Zero(t, exit.Stdout)
+}
+
+func TestBufferFitsWhatItKeeps(t *testing.T) {
+	b := NewBudget(1 << 20)
+	small := b.copied([]byte("a line"))
+	require.Less(t, b.Used(), int64(100))
+	large := b.copied(make([]byte, keepWhole))
+	require.GreaterOrEqual(t, b.Used(), int64(pooledSize))
+	require.Equal(t, "a line", string(small.payload()))
+	large.refs++
+	b.unref(large)
+	require.GreaterOrEqual(t, b.Used(), int64(pooledSize), "a write still uses it")
+	b.unref(large)
+	b.unref(small)
+	require.Zero(t, b.Used())
+}
+
+func TestTransportThatFails(t *testing.T) {
+	p, err := fakehost.Start(func(c *fakehost.Child) route.Exit { <-c.Killed; return route.Exit{} }, nil, false)
+	require.NoError(t, err)
+	op := New(Config{Budget: NewBudget(1 << 20), Limits: unlimited(), Grace: time.Millisecond})
+	op.Run(brokenWait{p})
+	op.Drop()
+	<-op.Done()
+	exit, ok := op.Ended()
+	require.True(t, ok)
+	require.Equal(t, protocol.CodeInternal, exit.Code)
+}
