@@ -68,9 +68,27 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := a.showServing(s); err != nil {
+		return joinClose(err, s.close)
+	}
 	<-ctx.Done()
 	a.stopSignals() // a second signal ends the program at once
 	return s.close()
+}
+
+// showServing says on stdout that peers may come, and where.
+func (a *app) showServing(s *serving) error {
+	r := struct {
+		SchemaVersion int      `json:"schemaVersion"`
+		PeerID        string   `json:"peerId"`
+		Addresses     []string `json:"addresses"`
+	}{jsonSchema, s.node.ID().String(), []string{}}
+	for _, m := range s.node.Addrs() {
+		r.Addresses = append(r.Addresses, m.String())
+	}
+	return a.show(r, func() error {
+		return a.say("serving as %s\n%s", r.PeerID, strings.Join(r.Addresses, "\n"))
+	})
 }
 
 // serving is a gateway with everything that it stands on.
