@@ -100,7 +100,7 @@ func ReadCatalog(r io.Reader) ([]CatalogEntry, error) {
 	for {
 		entry, err := readCatalogFrame(r, len(entries))
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
 			return nil, err

@@ -2,11 +2,9 @@ package protocol
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +88,7 @@ func TestEndedNamesItsCode(t *testing.T) {
 	require.Equal(t, "ended: TIMEOUT: the command ran longer than is allowed (SIGKILL)", e.Error())
 	require.ErrorIs(t, e, os.ErrClosed)
 	var other *Ended
-	require.True(t, errors.As(fmt.Errorf("run: %w", &Ended{Code: CodePeerGone}), &other))
+	require.ErrorAs(t, fmt.Errorf("run: %w", &Ended{Code: CodePeerGone}), &other)
 	require.Equal(t, "ended: PEER_GONE: the caller was gone for too long", other.Error())
 }
 
@@ -151,6 +149,6 @@ func TestBoundsOfThePage(t *testing.T) {
 // spec: ID-1
 func TestProtocolIDs(t *testing.T) {
 	for _, id := range []string{RunID, ControlID, CatalogID} {
-		require.Regexp(t, regexp.MustCompile(`^/lend/[a-z]+/1\.0\.0$`), id)
+		require.Regexp(t, `^/lend/[a-z]+/1\.0\.0$`, id)
 	}
 }

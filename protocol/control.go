@@ -347,7 +347,7 @@ func readGrowing(r io.Reader, n int) ([]byte, error) {
 }
 
 func streamError(err error) error {
-	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	return fmt.Errorf("read message: %w", err)

@@ -88,7 +88,7 @@ func parseData(body []byte, d *Data) *ViolationError {
 	return nil
 }
 
-//nolint:gochecknoglobals // immutable; made once since the data path allocates nothing
+// Made once, since the data path allocates nothing.
 var (
 	errDataForm = violation("DATA-1", "malformed data frame")
 	errDataSize = violation("DATA-2", "data of no bytes or too many")

@@ -10,6 +10,8 @@ import (
 // Refusal is the error of a request that was answered with Refused, or will be:
 // nothing ran because of it. A gateway makes it with the cause, which stays on
 // its side; a caller gets it from Refused.Err.
+//
+//nolint:errname // the word of docs/protocol.md
 type Refusal struct {
 	Code Code
 	// Public is text for the peer; "" means the code's own.
@@ -54,6 +56,8 @@ func (r *Refused) Err() *Refusal {
 
 // Ended is the error of an operation that ran, or may have, and did not end by
 // itself.
+//
+//nolint:errname // the word of docs/protocol.md
 type Ended struct {
 	// Code says why; never CodeOK.
 	Code Code

@@ -66,6 +66,7 @@ func skipIgnorable(b []byte, at int) int {
 }
 
 func fuzzOnce[T any](f *testing.F, kind string, read func(io.Reader) (T, error), write func(io.Writer, T) error) {
+	f.Helper()
 	for _, v := range loadVectors(f) {
 		if v.kind == kind {
 			f.Add(v.body)

@@ -161,6 +161,7 @@ func (s *session) make(t *rapid.T, f FrameType) Frame {
 		return &StdinClosed{}
 	case TypeExit:
 		return genExit(t)
+	case TypeExitAck:
 	}
 	return &ExitAck{}
 }

@@ -443,7 +443,7 @@ func decodeAll(v vector) (frames []string, again []byte, err error) {
 		r, w := NewReader(in, role), NewWriter(out)
 		for {
 			f, err := r.Read()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return frames, out.Bytes(), nil
 			}
 			if err != nil {

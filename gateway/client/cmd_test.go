@@ -21,7 +21,7 @@ func list(c *Client, args ...string) *Cmd {
 }
 
 func TestOutputAndSuccess(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		for i := range 3 { // the first is cold, the others are warm
 			f.then(exits(stdout(0, "hello "), stdout(6, "world"), &protocol.Exit{Stdout: 11, Duration: time.Second}))
@@ -72,7 +72,7 @@ func TestEveryEndHasItsError(t *testing.T) {
 
 // spec: END-4
 func TestEndIsAcknowledged(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		acked := make(chan bool, 1)
 		f.then(func(v *served) {
@@ -134,7 +134,7 @@ func echo(v *served) {
 }
 
 func TestInputGoesThrough(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		for _, size := range []int{0, 1, 65535, 65537, 3 << 20} {
 			want := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
@@ -194,7 +194,7 @@ func (w *failing) Write(b []byte) (int, error) {
 
 // spec: OUTPUT-2
 func TestClosedOutputIsTold(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		got := make(chan protocol.Frame, 1)
 		f.then(func(v *served) {
@@ -223,7 +223,7 @@ func TestClosedOutputIsTold(t *testing.T) {
 
 // spec: STDIN-3
 func TestClosedInputStopsTheReader(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		f.then(func(v *served) {
 			v.send(acceptedFrame(), &protocol.StdinClosed{}, stdout(0, "done"))
@@ -304,7 +304,7 @@ func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
 // spec: FLOW-2
 func TestOutputIsAcknowledged(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		const total = 8 << 20
 		f.then(func(v *served) {
@@ -337,7 +337,7 @@ func TestOutputIsAcknowledged(t *testing.T) {
 
 // spec: FLOW-5
 func TestBothWindowsFullDoNotLock(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		const total = 4 << 20
 		f.then(func(v *served) {

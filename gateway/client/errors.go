@@ -16,14 +16,14 @@ type RefusedError = protocol.Refusal
 // unknown (then errors.Is(err, ErrOutcomeUnknown)).
 type EndedError = protocol.Ended
 
-// ErrOutcomeUnknown: the command may have run, and nobody says how it ended.
+// ErrOutcomeUnknown says that the command may have run, and nobody says how it ended.
 // Only the same operation ID may be tried again.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
-// ErrNotGateway: the peer that answered does not speak the protocol. Nothing ran.
+// ErrNotGateway says that the peer that answered does not speak the protocol. Nothing ran.
 var ErrNotGateway = errors.New("the peer is not a lend gateway of this version")
 
-// ErrClosed: the Client is closed.
+// ErrClosed says that the Client is closed.
 var ErrClosed = errors.New("client is closed")
 
 // ExitError says that the command ended by itself, with a status that is not 0
@@ -86,7 +86,7 @@ func signalNumber(s string) int {
 var errNoEnd = errors.New("the gateway ended the stream without an end of the operation")
 
 func unknown(cause error) error {
-	if cause == io.EOF {
+	if errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) {
 		cause = errNoEnd
 	}
 	return &EndedError{Code: protocol.CodeOutcomeUnknown, Cause: fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"io"
 	"sync"
 	"testing"
@@ -47,8 +48,7 @@ func peerName(h host.Host) name.PeerID { return must(name.ParsePeerID(h.ID().Str
 
 // fake is a scripted gateway on a real host.
 type fake struct {
-	host  host.Host
-	pairs []crypto.PrivKey
+	host host.Host
 
 	mu      sync.Mutex // guards all below
 	script  []func(*served)
@@ -168,7 +168,7 @@ func acceptedFrame() *protocol.Accepted {
 func (v *served) acked() (frames []protocol.Frame, ok bool) {
 	for {
 		f, err := v.Reader.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			_ = v.Close()
 			return frames, ok
 		}
@@ -248,9 +248,7 @@ func newFixture(listen string, options ...libp2p.Option) *fixture {
 		b, err := lease.Seal(f.lease, f.issuer)
 		return lease.File{Chain: [][]byte{b}}, err
 	}}
-	for _, a := range f.host.Addrs() {
-		f.config.Addresses = append(f.config.Addresses, a)
-	}
+	f.config.Addresses = f.host.Addrs()
 	return f
 }
 
@@ -259,11 +257,12 @@ func key(s string) name.ConnectorKey { return must(name.ParseConnectorKey(s)) }
 func version(s string) name.Version { return must(name.ParseVersion(s)) }
 
 // dial returns the client; the test closes both in order.
-func (f *fixture) dial(t testing.TB) *Client {
+func (f *fixture) dial(tb testing.TB) *Client {
+	tb.Helper()
 	c, err := New(f.config)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, c.Close())
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		require.NoError(tb, c.Close())
 		f.close()
 	})
 	return c
@@ -271,6 +270,7 @@ func (f *fixture) dial(t testing.TB) *Client {
 
 // each runs a test over both transports.
 func each(t *testing.T, do func(t *testing.T, f *fixture)) {
+	t.Helper()
 	for transport, listen := range map[string]string{"tcp": overTCP, "quic": overQUIC} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func joined(stdin uint64) *protocol.Accepted {
 
 // spec: ACCEPT-1
 func TestLostBeforeTheAnswerIsAskedAgain(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		f.then(resets, func(v *served) {
 			v.send(joined(0), stdout(0, "once"), &protocol.Exit{Stdout: 4})
@@ -82,7 +83,8 @@ func TestAViolationIsNotTriedAgain(t *testing.T) {
 
 // unwrapAll returns the cause that an EndedError keeps.
 func unwrapAll(err error) error {
-	if e, ok := err.(*EndedError); ok {
+	var e *EndedError
+	if errors.As(err, &e) {
 		return e.Cause
 	}
 	return err
@@ -90,7 +92,7 @@ func unwrapAll(err error) error {
 
 // spec: ATTACH-3, END-3
 func TestLostLinkIsJoinedAgain(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		input := bytes.Repeat([]byte("input "), 100000)
 		var got []byte
@@ -246,7 +248,7 @@ func TestAnotherProcessGoesOnWithItsInput(t *testing.T) {
 
 // spec: CONTROL-3
 func TestCancel(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		stop := make(chan *protocol.CancelRequest, 1)
 		f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {

@@ -157,7 +157,8 @@ func (o *operation) accept() (*link, error) {
 		if explicit && refused.RetryAfter > 0 {
 			pause = refused.RetryAfter
 		}
-		pause += rand.N(pause/4 + 1) // callers that were refused together do not come back together
+		//nolint:gosec // callers that were refused together do not come back together
+		pause += rand.N(pause/4 + 1)
 		if time.Now().Add(pause).After(deadline) || !o.sleep(pause) {
 			return nil, o.unanswered(err)
 		}
@@ -231,8 +232,8 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 	if err := l.WriteFrame(first); err != nil {
 		return nil, err
 	}
-	if n := o.client.config.Grease; n > 0 && rand.N(n) == 0 {
-		_ = l.WriteGrease(rand.N(1024), []byte("grease")) // an error shows when reading
+	if n := o.client.config.Grease; n > 0 && rand.N(n) == 0 { //nolint:gosec // any will do
+		_ = l.WriteGrease(rand.N(1024), []byte("grease")) //nolint:gosec // any will do; an error shows when reading
 	}
 	if o.early {
 		if err := o.outbox.Use(l, 0); err != nil {

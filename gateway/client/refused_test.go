@@ -21,7 +21,7 @@ import (
 )
 
 func TestRefusals(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		for _, tc := range []struct {
 			code   protocol.Code
@@ -48,7 +48,7 @@ func TestRefusals(t *testing.T) {
 
 // spec: CODE-2, START-6
 func TestBusyIsWaitedFor(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		f.then(refuses(protocol.CodeBusy, time.Millisecond), refuses(protocol.CodeRateLimited, 0), echo)
 		cmd := list(c)
@@ -196,7 +196,7 @@ func TestNotAdmittedIsNotUnknown(t *testing.T) {
 }
 
 func TestNotAGateway(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		f.host.RemoveStreamHandler(protocol.RunID)
 		c := f.dial(t)
 		err := list(c).Run()
@@ -223,7 +223,7 @@ func testKey(f *fixture) protocol.OperationKey {
 
 // spec: CONTROL-2, CONTROL-5
 func TestControl(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		ctx := context.Background()
 		ended := &protocol.StatusReply{State: protocol.OperationEnded, Exit: &protocol.Exit{Status: 1}}
@@ -260,37 +260,37 @@ func TestControl(t *testing.T) {
 
 // spec: CATALOG-1, CATALOG-2
 func TestCatalog(t *testing.T) {
-	each(t, func(t *testing.T, f *fixture) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
 		c := f.dial(t)
 		want := []protocol.CatalogEntry{{
 			Connector: key("github"), Version: version("2.40.1"), Command: must(name.ParseCommand("issue.list")), Summary: "List issues",
 		}}
-		var answer func(s network.Stream)
+		answers := make(chan func(s network.Stream), 1)
 		f.host.SetStreamHandler(protocol.CatalogID, func(s network.Stream) {
 			q, err := protocol.ReadCatalogRequest(s)
 			if err == nil && len(q.Lease) == 1 {
-				answer(s)
+				(<-answers)(s)
 			}
 			_ = s.Close()
 		})
-		answer = func(s network.Stream) { _ = protocol.WriteCatalog(s, want) }
+		answers <- func(s network.Stream) { _ = protocol.WriteCatalog(s, want) }
 		got, err := c.Catalog(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 
-		answer = func(s network.Stream) {
+		answers <- func(s network.Stream) {
 			_ = protocol.WriteCatalogRefused(s, (&protocol.Refusal{Code: protocol.CodeDenied}).Frame())
 		}
 		_, err = c.Catalog(context.Background())
 		var refused *RefusedError
 		require.ErrorAs(t, err, &refused)
 
-		answer = func(network.Stream) {}
+		answers <- func(network.Stream) {}
 		_, err = c.Catalog(context.Background())
 		require.Error(t, err, "no end is no catalogue")
 
 		hold := make(chan struct{})
-		answer = func(network.Stream) { <-hold }
+		answers <- func(network.Stream) { <-hold }
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		_, err = c.Catalog(ctx)

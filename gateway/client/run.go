@@ -124,7 +124,7 @@ func (o *operation) again(lost error) (*link, error) {
 	if isViolation(lost) {
 		return nil, lost
 	}
-	if lost == io.EOF {
+	if errors.Is(lost, io.EOF) {
 		lost = errNoEnd
 	}
 	deadline := time.Now().Add(o.limits.Detached)
