@@ -173,3 +173,30 @@ func TestManyAtOnce(t *testing.T) {
 		eventually(t, func() bool { return len(w.node.Status().Operations) == 0 && w.node.budget.Used() == 0 })
 	})
 }
+
+// TestCancelAroundTheStart: whenever it comes, nothing is left, and what the
+// caller is told agrees with the ledger.
+func TestCancelAroundTheStart(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, transport string) {
+		w := newWorld(t)
+		d, l := w.dial(w.agent, transport), w.lease()
+		for i := range 60 {
+			s := w.start(l, "sleep")
+			r := d.run(s)
+			pause := time.NewTimer(time.Duration(i%20) * 200 * time.Microsecond)
+			<-pause.C
+			w.cancel(d, s, l)
+			r.until(func() bool { return r.exit != nil || r.refused != nil })
+			if r.refused != nil {
+				require.Equal(t, protocol.CodeCancelled.String(), r.refused.Code.String())
+				_ = r.stream.Close()
+				continue
+			}
+			require.Equal(t, protocol.CodeCancelled, r.exit.Code)
+			require.NoError(t, r.WriteFrame(&protocol.ExitAck{}))
+			_ = r.stream.Close()
+		}
+		eventually(t, func() bool { return w.host.Running.Load() == 0 && len(w.node.Status().Operations) == 0 })
+	})
+}
