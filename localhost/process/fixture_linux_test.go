@@ -111,6 +111,14 @@ func fixture(mark, mode string, args []string) {
 	case "kill-parent": // the supervisor, from inside
 		_ = unix.Kill(os.Getppid(), unix.SIGKILL)
 		select {}
+	case "stop-parent": // and live on, or leave
+		_ = unix.Kill(os.Getppid(), unix.SIGSTOP)
+		say("ready")
+		if args[0] == "leave" {
+			os.Exit(7)
+		}
+		signal.Ignore(unix.SIGTERM)
+		select {}
 	case "gateway":
 		gateway(mark)
 	case "interactive":

@@ -84,6 +84,7 @@ func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operati
 	late := time.AfterFunc(answerBudget, s.kill)
 	defer late.Stop()
 	m.Seq = o.seq
+	s.wake()
 	err := s.request(m, supervise.Request{Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env}, files)
 	o.drop(m, files)
 	if err != nil {

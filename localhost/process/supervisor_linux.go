@@ -206,9 +206,15 @@ func (s *supervisor) report(m supervise.Message) bool {
 	return sense
 }
 
+// wake undoes a SIGSTOP that a command, a process of the same user, may have sent.
+func (s *supervisor) wake() {
+	_ = s.cmd.Process.Signal(unix.SIGCONT) // the only error is that it has ended
+}
+
 // send sends one command about the operation seq; if the supervisor is gone there
 // is nothing to command.
 func (s *supervisor) send(k supervise.Kind, seq uint64) {
+	s.wake()
 	_ = s.write(supervise.Message{Kind: k, Seq: seq}.Append(nil), nil)
 }
 

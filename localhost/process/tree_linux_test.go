@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -235,15 +236,60 @@ func TestSupervisorLost(t *testing.T) {
 			require.Empty(t, alive(t, mark))
 		}
 	})
-	t.Run("frozen", func(t *testing.T) {
+	t.Run("too-slow", func(t *testing.T) {
 		tr := transport(t, Config{})
-		tr.backend.patience = 100 * time.Millisecond
+		tr.backend.patience = time.Nanosecond
 		mark := marker(t)
 		p := start(t, tr, spec(mark, "tree", "1", "2"))
 		lines(t, p, 3)
-		require.NoError(t, unix.Kill(supervisorOf(t, tr), unix.SIGSTOP))
 		require.NoError(t, p.Close())
 		require.Empty(t, alive(t, mark))
+	})
+}
+
+// A command, a process of the same user, may stop supervisors. Nothing waits for
+// closeBudget or answerBudget because of that.
+func TestStoppedSupervisor(t *testing.T) {
+	stopped := func(t *testing.T, pid int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err == nil && bytes.Contains(b, []byte(") T "))
+		}, patience, time.Millisecond)
+	}
+	t.Run("close", func(t *testing.T) {
+		tr := transport(t, Config{})
+		mark := marker(t)
+		p := start(t, tr, spec(mark, "stop-parent", "stay"))
+		pid := supervisorOf(t, tr)
+		lines(t, p, 1)
+		stopped(t, pid)
+		began := time.Now()
+		require.NoError(t, p.Close())
+		require.Less(t, time.Since(began), closeBudget/2)
+		require.Empty(t, alive(t, mark))
+	})
+	t.Run("terminate-brings-the-exit", func(t *testing.T) {
+		tr := transport(t, Config{})
+		p := start(t, tr, spec(marker(t), "stop-parent", "leave"))
+		pid := supervisorOf(t, tr)
+		lines(t, p, 1)
+		stopped(t, pid)
+		_, err := io.Copy(io.Discard, p.Stdout()) // until it has left
+		require.NoError(t, err)
+		require.NoError(t, p.Terminate())
+		require.Equal(t, 7, wait(t, p).Code)
+	})
+	t.Run("next-start", func(t *testing.T) {
+		tr := transport(t, Config{Idle: 1})
+		warm(t, tr, 1)
+		for pid := range tr.backend.known {
+			require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+			stopped(t, pid)
+		}
+		began := time.Now()
+		require.Equal(t, 5, wait(t, start(t, tr, spec(marker(t), "exit", "5"))).Code)
+		require.Less(t, time.Since(began), answerBudget/2)
 	})
 }
 
