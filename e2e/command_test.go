@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -232,5 +233,33 @@ func cmdBadPolicy(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s does not match %q", strings.Join(command, " "), args[1])
 		}
 		cmdExits(ts, false, []string{"1", "lend", "status"})
+	}
+}
+
+// idle DIR: wait until nothing runs at the gateway of that LEND_DIR.
+func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: idle DIR")
+	}
+	var status struct{ Operations []struct{} }
+	ask := func() bool {
+		ts.Check(ts.Exec("lend", "status", "--json", "--dir", ts.MkAbs(args[0])))
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &status))
+		return len(status.Operations) == 0
+	}
+	if !until(patience, ask) {
+		ts.Fatalf("%d operations still run", len(status.Operations))
+	}
+}
+
+// gone FILE: the process whose ID the file holds is not there.
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone FILE")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		ts.Fatalf("process %d is there: %v", pid, err)
 	}
 }

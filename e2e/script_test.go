@@ -105,6 +105,8 @@ func scriptParams(bin, dir string) testscript.Params {
 			"expired":   cmdExpired,
 			"alter":     cmdAlter,
 			"badpolicy": cmdBadPolicy,
+			"idle":      cmdIdle,
+			"gone":      cmdGone,
 			"exits":     cmdExits,
 			"capture":   cmdCapture,
 			"expand":    cmdExpand,

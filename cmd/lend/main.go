@@ -29,7 +29,7 @@ func run(ctx context.Context, a *app) int {
 	a.stopSignals = stop
 	root := a.root()
 	root.SetArgs(a.args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -37,5 +37,9 @@ func run(ctx context.Context, a *app) int {
 	if errors.As(err, &status) {
 		return status.code
 	}
-	return a.fail(err)
+	code := a.fail(err)
+	if cmd.CommandPath() == "lend run" {
+		return exitNotSent // 1 and 2 are the remote command's
+	}
+	return code
 }

@@ -102,6 +102,7 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error
 		defer cancel()
 	}
 	a.stopSignals()
+	signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the remote side, not this program
 	signals := newSignals(cancel)
 	started := time.Now()
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
