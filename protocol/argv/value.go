@@ -164,7 +164,7 @@ func looksFault(s string, empty bool) Fault {
 		return FaultEmpty
 	case s == "-":
 		return FaultDash
-	case s != "" && (unicode.Is(unicode.Pd, first) || first == '\u2212'):
+	case s != "" && (unicode.Is(unicode.Pd, first) || first == '\u2212' || first == '\u00ad'):
 		return FaultOption
 	case fileReference(s):
 		return FaultFile
@@ -173,18 +173,20 @@ func looksFault(s string, empty bool) Fault {
 }
 
 // fileReference tells "@file", "file:/…", "fileb://…", and the same after "key=".
+// Whatever comes before the first '=' may be a key ("a/b=@f", "data:=@f"); a later
+// one is looked at only after what looks like one.
 func fileReference(s string) bool {
-	for {
+	for first := true; ; first = false {
 		s = strings.TrimLeftFunc(s, unicode.IsSpace)
 		if strings.HasPrefix(s, "@") || strings.HasPrefix(s, "\uff20") || strings.HasPrefix(s, "\ufe6b") {
 			return true
 		}
 		scheme, rest, ok := strings.Cut(s, ":")
-		if ok && strings.HasPrefix(rest, "/") && (strings.EqualFold(scheme, "file") || strings.EqualFold(scheme, "fileb")) {
+		if ok && rest != "" && strings.ContainsAny(rest[:1], `/\.~`) && (strings.EqualFold(scheme, "file") || strings.EqualFold(scheme, "fileb")) {
 			return true
 		}
 		key, rest, ok := strings.Cut(s, "=")
-		if !ok || strings.ContainsAny(key, " /@:") {
+		if !ok || !first && strings.ContainsAny(key, " /@:") {
 			return false
 		}
 		s = rest
