@@ -33,11 +33,12 @@ func steeringPrefixes() []string {
 		"LD_", "DYLD_", "_RLD", "GCONV_", "GLIBC_", "MALLOC_", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR",
 		"NODE_", "NPM_", "YARN_", "PYTHON", "PERL", "RUBY", "BUNDLE_", "GEM_", "JAVA_", "_JAVA_", "JDK_", "LUA_", "PHP", "DENO_", "BUN_",
 		"GIT_", "SSH_", "BASH_", "XDG_", "LEND_", "OPENSSL_", "SSL_", "CURL_", "KRB5", "DBUS_", "SYSTEMD_", "ELECTRON_",
+		"DOTNET_", "COR_", "CORECLR_", "COMPLUS_", "MONO_", "KUBE", "DOCKER_", "CARGO", "RUSTC", "GTK_", "QT_", "GST_",
 	}
 }
 
 func steeringSuffixes() []string {
-	return []string{"_PROXY", "_PAGER", "_EDITOR", "_BROWSER", "_ASKPASS", "_CA_BUNDLE", "_CONFIG_DIR", "_PRELOAD"}
+	return []string{"_PROXY", "_PAGER", "_EDITOR", "_BROWSER", "_ASKPASS", "_CA_BUNDLE", "_CONFIG", "_CONFIG_DIR", "_CONFIG_FILE", "_CONFIG_PATH", "_PRELOAD", "_RSH"}
 }
 
 func steeringNames() []string {
@@ -46,6 +47,7 @@ func steeringNames() []string {
 		"TMPDIR", "TMP", "TEMP", "TERM", "TERMCAP", "TERMINFO", "TERMINFO_DIRS", "LOCPATH", "NLSPATH", "TZDIR", "HOSTALIASES",
 		"RES_OPTIONS", "LOCALDOMAIN", "RESOLV_HOST_CONF", "CLASSPATH",
 		"PAGER", "EDITOR", "VISUAL", "BROWSER", "LESS", "LESSOPEN", "LESSCLOSE", "LESSKEY", "MANPAGER", "FCEDIT",
+		"INPUTRC", "NETRC", "WGETRC", "GNUPGHOME", "VIMINIT", "EXINIT",
 		"USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT", "PSMODULEPATH",
 	}
 }
