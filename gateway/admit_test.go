@@ -65,38 +65,40 @@ func (w *world) count() *countingBook {
 // spec: REFUSE-3, START-5
 func TestBadLeasesGetOneAnswerAndNothingIsLookedAt(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		b := w.count()
-		d := w.dial(w.agent, transport)
-		flipped := w.lease()
-		flipped[len(flipped)-1] ^= 1
-		bad := map[string][]byte{
-			"garbage":        []byte("not a lease"),
-			"flipped":        flipped,
-			"untrusted":      w.seal(newIdentity(t)),
-			"other-holder":   w.lease(func(l *lease.Lease) { l.Holder = newIdentity(t).id }),
-			"other-gateway":  w.lease(func(l *lease.Lease) { l.Gateway = newIdentity(t).id }),
-			"own-signature":  w.seal(w.agent),
-			"another-record": w.otherRecord(),
-		}
-		var want []byte
-		for label, chain := range bad {
-			for _, s := range []*protocol.Start{w.start(chain, "print"), w.start(chain, "no-such-command", "--made-up=1")} {
-				got := d.raw(encode(t, s))
-				require.NotEmpty(t, got, label)
-				if want == nil {
-					want = got
-				}
-				require.Equal(t, want, got, "%s: the answers are the same bytes", label)
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.count()
+			d := w.dial(w.agent, transport)
+			flipped := w.lease()
+			flipped[len(flipped)-1] ^= 1
+			bad := map[string][]byte{
+				"garbage":        []byte("not a lease"),
+				"flipped":        flipped,
+				"untrusted":      w.seal(newIdentity(t)),
+				"other-holder":   w.lease(func(l *lease.Lease) { l.Holder = newIdentity(t).id }),
+				"other-gateway":  w.lease(func(l *lease.Lease) { l.Gateway = newIdentity(t).id }),
+				"own-signature":  w.seal(w.agent),
+				"another-record": w.otherRecord(),
 			}
-		}
-		r := d.run(w.start([]byte("x"), "print"))
-		r.wantRefused(protocol.CodeDenied)
-		require.Zero(t, b.asked.Load(), "the ledger was asked")
-		require.Zero(t, w.host.Resolves.Load(), "a route was looked at")
-		require.Zero(t, w.host.Starts.Load())
-	})
+			var want []byte
+			for label, chain := range bad {
+				for _, s := range []*protocol.Start{w.start(chain, "print"), w.start(chain, "no-such-command", "--made-up=1")} {
+					got := d.raw(encode(t, s))
+					require.NotEmpty(t, got, label)
+					if want == nil {
+						want = got
+					}
+					require.Equal(t, want, got, "%s: the answers are the same bytes", label)
+				}
+			}
+			r := d.run(w.start([]byte("x"), "print"))
+			r.wantRefused(protocol.CodeDenied)
+			require.Zero(t, b.asked.Load(), "the ledger was asked")
+			require.Zero(t, w.host.Resolves.Load(), "a route was looked at")
+			require.Zero(t, w.host.Starts.Load())
+		})
+	}
 }
 
 // otherRecord is a signed envelope of another kind by the trusted issuer.
@@ -122,56 +124,58 @@ func encode(t *testing.T, f protocol.Frame) []byte {
 // spec: START-4
 func TestPreciseRefusals(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d := w.dial(w.agent, transport)
-		good := w.lease()
-		old := w.lease(func(l *lease.Lease) {
-			l.IssuedAt, l.NotBefore, l.NotAfter = l.IssuedAt.Add(-time.Hour), l.NotBefore.Add(-time.Hour), l.NotBefore.Add(-time.Minute)
-		})
-		early := w.lease(func(l *lease.Lease) { l.NotBefore = l.NotBefore.Add(5 * time.Minute) })
-		long := w.lease(func(l *lease.Lease) { l.NotAfter = l.NotAfter.Add(2 * time.Hour) })
-		before := w.lease(func(l *lease.Lease) { l.IssuedAt = l.IssuedAt.Add(-time.Minute) })
-		wider := w.lease(func(l *lease.Lease) {
-			l.Grants[0].Commands = append(l.Grants[0].Commands, must(name.ParseCommand("delete")))
-		})
-		version := w.start(good, "print")
-		version.Version = must(name.ParseVersion("2.0.0"))
-		connector := w.start(good, "print")
-		connector.Connector = must(name.ParseConnectorKey("other"))
-		noInput := w.start(good, "cat")
-		noInput.Stdin = false
-		input := w.start(good, "print")
-		input.Stdin = true
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.dial(w.agent, transport)
+			good := w.lease()
+			old := w.lease(func(l *lease.Lease) {
+				l.IssuedAt, l.NotBefore, l.NotAfter = l.IssuedAt.Add(-time.Hour), l.NotBefore.Add(-time.Hour), l.NotBefore.Add(-time.Minute)
+			})
+			early := w.lease(func(l *lease.Lease) { l.NotBefore = l.NotBefore.Add(5 * time.Minute) })
+			long := w.lease(func(l *lease.Lease) { l.NotAfter = l.NotAfter.Add(2 * time.Hour) })
+			before := w.lease(func(l *lease.Lease) { l.IssuedAt = l.IssuedAt.Add(-time.Minute) })
+			wider := w.lease(func(l *lease.Lease) {
+				l.Grants[0].Commands = append(l.Grants[0].Commands, must(name.ParseCommand("delete")))
+			})
+			version := w.start(good, "print")
+			version.Version = must(name.ParseVersion("2.0.0"))
+			connector := w.start(good, "print")
+			connector.Connector = must(name.ParseConnectorKey("other"))
+			noInput := w.start(good, "cat")
+			noInput.Stdin = false
+			input := w.start(good, "print")
+			input.Stdin = true
 
-		for label, c := range map[string]struct {
-			start *protocol.Start
-			want  protocol.Code
-		}{
-			"expired":            {w.start(old, "print"), protocol.CodeLeaseExpired},
-			"not-yet":            {w.start(early, "print"), protocol.CodeLeaseNotYetValid},
-			"too-long":           {w.start(long, "print"), protocol.CodeLeaseTooLong},
-			"before-the-ledger":  {w.start(before, "print"), protocol.CodeLeaseTooOld},
-			"connector":          {connector, protocol.CodeConnectorUnknown},
-			"version":            {version, protocol.CodeVersionUnknown},
-			"command":            {w.start(good, "remove"), protocol.CodeCommandUnknown},
-			"not-in-the-policy":  {w.start(wider, "delete"), protocol.CodeCommandUnknown},
-			"undeclared-flag":    {w.start(good, "print", "--output=/etc/passwd"), protocol.CodeArgumentRejected},
-			"short-flag":         {w.start(good, "print", "-o=/etc/passwd"), protocol.CodeArgumentRejected},
-			"cluster":            {w.start(good, "print", "-abc"), protocol.CodeArgumentRejected},
-			"file-reference":     {w.start(good, "print", "--size", "@file"), protocol.CodeArgumentRejected},
-			"positional":         {w.start(good, "print", "x"), protocol.CodeArgumentRejected},
-			"input-not-wanted":   {input, protocol.CodeInputRejected},
-			"input-missing":      {noInput, protocol.CodeInputRejected},
-			"control-characters": {w.start(good, "print", "--size=1\x1b"), protocol.CodeArgumentRejected},
-		} {
-			t.Run(label, func(t *testing.T) { d.run(c.start).wantRefused(c.want) })
-		}
-		require.Zero(t, w.host.Starts.Load(), "nothing ran")
+			for label, c := range map[string]struct {
+				start *protocol.Start
+				want  protocol.Code
+			}{
+				"expired":            {w.start(old, "print"), protocol.CodeLeaseExpired},
+				"not-yet":            {w.start(early, "print"), protocol.CodeLeaseNotYetValid},
+				"too-long":           {w.start(long, "print"), protocol.CodeLeaseTooLong},
+				"before-the-ledger":  {w.start(before, "print"), protocol.CodeLeaseTooOld},
+				"connector":          {connector, protocol.CodeConnectorUnknown},
+				"version":            {version, protocol.CodeVersionUnknown},
+				"command":            {w.start(good, "remove"), protocol.CodeCommandUnknown},
+				"not-in-the-policy":  {w.start(wider, "delete"), protocol.CodeCommandUnknown},
+				"undeclared-flag":    {w.start(good, "print", "--output=/etc/passwd"), protocol.CodeArgumentRejected},
+				"short-flag":         {w.start(good, "print", "-o=/etc/passwd"), protocol.CodeArgumentRejected},
+				"cluster":            {w.start(good, "print", "-abc"), protocol.CodeArgumentRejected},
+				"file-reference":     {w.start(good, "print", "--size", "@file"), protocol.CodeArgumentRejected},
+				"positional":         {w.start(good, "print", "x"), protocol.CodeArgumentRejected},
+				"input-not-wanted":   {input, protocol.CodeInputRejected},
+				"input-missing":      {noInput, protocol.CodeInputRejected},
+				"control-characters": {w.start(good, "print", "--size=1\x1b"), protocol.CodeArgumentRejected},
+			} {
+				t.Run(label, func(t *testing.T) { d.run(c.start).wantRefused(c.want) })
+			}
+			require.Zero(t, w.host.Starts.Load(), "nothing ran")
 
-		w.revokeAll()
-		d.run(w.start(good, "print")).wantRefused(protocol.CodeLeaseRevoked)
-	})
+			w.revokeAll()
+			d.run(w.start(good, "print")).wantRefused(protocol.CodeLeaseRevoked)
+		})
+	}
 }
 
 func TestRefusalLeavesTheIDFree(t *testing.T) {
@@ -199,43 +203,45 @@ func TestPinsOfTheLease(t *testing.T) {
 
 func TestViolationsAreAnswered(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, l := w.dial(w.agent, transport), w.lease()
-		start := encode(t, w.start(l, "print"))
-		_, n := binary.Uvarint(start)
-		body := start[n:]
-		inner, m := protowire.ConsumeBytes(body[1:])
-		require.Positive(t, m)
-		with := func(number protowire.Number, value string) []byte {
-			b := protowire.AppendString(protowire.AppendTag(append([]byte{}, inner...), number, protowire.BytesType), value)
-			frame := protowire.AppendBytes(body[:1:1], b)
-			return append(protowire.AppendVarint(nil, uint64(len(frame))), frame...)
-		}
-		raw := map[string][]byte{
-			"path":        with(20, "/bin/sh"),
-			"environment": with(21, "PATH=/tmp"),
-			"digest":      with(22, strings.Repeat("0", 64)),
-			"generation":  with(23, "1"),
-			"too-long":    protowire.AppendVarint(nil, protocol.MaxStart+1),
-			"not-first":   encode(t, &protocol.ExitAck{}),
-			"garbage":     {3, 0xff, 0xff, 0xff},
-			"257-args":    w.crowd(body, inner, 257),
-		}
-		for label, b := range raw {
-			t.Run(label, func(t *testing.T) {
-				s := d.stream(protocol.RunID)
-				_, err := s.Write(b)
-				require.NoError(t, err)
-				f, err := protocol.NewReader(s, protocol.Caller).Read()
-				require.NoError(t, err)
-				require.IsType(t, &protocol.Refused{}, f)
-				require.Equal(t, protocol.CodeProtocolViolation, f.(*protocol.Refused).Code)
-				_ = s.Close()
-			})
-		}
-		require.Zero(t, w.host.Starts.Load())
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, l := w.dial(w.agent, transport), w.lease()
+			start := encode(t, w.start(l, "print"))
+			_, n := binary.Uvarint(start)
+			body := start[n:]
+			inner, m := protowire.ConsumeBytes(body[1:])
+			require.Positive(t, m)
+			with := func(number protowire.Number, value string) []byte {
+				b := protowire.AppendString(protowire.AppendTag(append([]byte{}, inner...), number, protowire.BytesType), value)
+				frame := protowire.AppendBytes(body[:1:1], b)
+				return append(protowire.AppendVarint(nil, uint64(len(frame))), frame...)
+			}
+			raw := map[string][]byte{
+				"path":        with(20, "/bin/sh"),
+				"environment": with(21, "PATH=/tmp"),
+				"digest":      with(22, strings.Repeat("0", 64)),
+				"generation":  with(23, "1"),
+				"too-long":    protowire.AppendVarint(nil, protocol.MaxStart+1),
+				"not-first":   encode(t, &protocol.ExitAck{}),
+				"garbage":     {3, 0xff, 0xff, 0xff},
+				"257-args":    w.crowd(body, inner, 257),
+			}
+			for label, b := range raw {
+				t.Run(label, func(t *testing.T) {
+					s := d.stream(protocol.RunID)
+					_, err := s.Write(b)
+					require.NoError(t, err)
+					f, err := protocol.NewReader(s, protocol.Caller).Read()
+					require.NoError(t, err)
+					require.IsType(t, &protocol.Refused{}, f)
+					require.Equal(t, protocol.CodeProtocolViolation, f.(*protocol.Refused).Code)
+					_ = s.Close()
+				})
+			}
+			require.Zero(t, w.host.Starts.Load())
+		})
+	}
 }
 
 // crowd is a Start with n more arguments.
@@ -250,21 +256,23 @@ func (w *world) crowd(body, inner []byte, n int) []byte {
 
 func TestLimitsAreAnsweredBeforeAnythingResets(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t, withPolicy(strings.Replace(basicPolicy, "allow:", "limits: {operations: 4, operations_per_peer: 4}\nallow:", 1)))
-		d, l := w.dial(w.agent, transport), w.lease()
-		var running []*remote
-		for range 4 {
-			running = append(running, d.run(w.start(l, "sleep")).answer())
-		}
-		for range 40 {
-			r := d.run(w.start(l, "sleep")).wantRefused(protocol.CodeBusy)
-			require.Positive(t, r.RetryAfter)
-		}
-		for _, r := range running {
-			_ = r.stream.Reset()
-		}
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t, withPolicy(strings.Replace(basicPolicy, "allow:", "limits: {operations: 4, operations_per_peer: 4}\nallow:", 1)))
+			d, l := w.dial(w.agent, transport), w.lease()
+			var running []*remote
+			for range 4 {
+				running = append(running, d.run(w.start(l, "sleep")).answer())
+			}
+			for range 40 {
+				r := d.run(w.start(l, "sleep")).wantRefused(protocol.CodeBusy)
+				require.Positive(t, r.RetryAfter)
+			}
+			for _, r := range running {
+				_ = r.stream.Reset()
+			}
+		})
+	}
 }
 
 func TestStartsPerMinute(t *testing.T) {
@@ -279,110 +287,120 @@ func TestStartsPerMinute(t *testing.T) {
 
 func TestLimitsOfTheLease(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d := w.dial(w.agent, transport)
-		l := w.lease(func(l *lease.Lease) { l.MaxConcurrent, l.MaxOperations = 1, 3 })
-		r := d.run(w.start(l, "sleep")).answer()
-		first := w.start(l, "exit", "--code=1")
-		d.run(first).wantRefused(protocol.CodeLeaseAtOnce)
-		_ = r.stream.Reset()
-		eventually(t, func() bool { return w.node.Status().Operations[0].Attached == false })
-		w.node.live.all()[0].op.Cancel(1)
-		eventually(t, func() bool { return w.host.Running.Load() == 0 })
-		d.run(first).finish()
-		d.run(w.start(l, "exit", "--code=1")).finish()
-		d.run(w.start(l, "exit", "--code=1")).wantRefused(protocol.CodeLeaseExhausted)
-		d.run(first).finish() // what was started before is still answered
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.dial(w.agent, transport)
+			l := w.lease(func(l *lease.Lease) { l.MaxConcurrent, l.MaxOperations = 1, 3 })
+			r := d.run(w.start(l, "sleep")).answer()
+			first := w.start(l, "exit", "--code=1")
+			d.run(first).wantRefused(protocol.CodeLeaseAtOnce)
+			_ = r.stream.Reset()
+			eventually(t, func() bool { return w.node.Status().Operations[0].Attached == false })
+			w.node.live.all()[0].op.Cancel(1)
+			eventually(t, func() bool { return w.host.Running.Load() == 0 })
+			d.run(first).finish()
+			d.run(w.start(l, "exit", "--code=1")).finish()
+			d.run(w.start(l, "exit", "--code=1")).wantRefused(protocol.CodeLeaseExhausted)
+			d.run(first).finish() // what was started before is still answered
+		})
+	}
 }
 
 func TestLedgerFailureStartsNothing(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		b := w.count()
-		d, l := w.dial(w.agent, transport), w.lease()
-		failed := error(ledger.ErrFailed)
-		b.fail.Store(&failed)
-		d.run(w.start(l, "print")).wantRefused(protocol.CodeGatewayLocked)
-		full := error(ledger.ErrFull)
-		b.fail.Store(&full)
-		d.run(w.start(l, "print")).wantRefused(protocol.CodeBusy)
-		unknown := errors.New("something else")
-		b.fail.Store(&unknown)
-		d.run(w.start(l, "print")).wantRefused(protocol.CodeInternal)
-		require.Zero(t, w.host.Starts.Load())
-		require.Empty(t, w.node.Status().Operations)
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.count()
+			d, l := w.dial(w.agent, transport), w.lease()
+			failed := error(ledger.ErrFailed)
+			b.fail.Store(&failed)
+			d.run(w.start(l, "print")).wantRefused(protocol.CodeGatewayLocked)
+			full := error(ledger.ErrFull)
+			b.fail.Store(&full)
+			d.run(w.start(l, "print")).wantRefused(protocol.CodeBusy)
+			unknown := errors.New("something else")
+			b.fail.Store(&unknown)
+			d.run(w.start(l, "print")).wantRefused(protocol.CodeInternal)
+			require.Zero(t, w.host.Starts.Load())
+			require.Empty(t, w.node.Status().Operations)
+		})
+	}
 }
 
 func TestPanicsDeny(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		b := w.count()
-		d, l := w.dial(w.agent, transport), w.lease()
-		b.panic.Store(true)
-		s := w.start(l, "print", "--size=1")
-		d.run(s).wantRefused(protocol.CodeInternal)
-		b.panic.Store(false)
-		require.Equal(t, protocol.CodeOK, d.run(s).finish().Code, "the ID was free")
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			b := w.count()
+			d, l := w.dial(w.agent, transport), w.lease()
+			b.panic.Store(true)
+			s := w.start(l, "print", "--size=1")
+			d.run(s).wantRefused(protocol.CodeInternal)
+			b.panic.Store(false)
+			require.Equal(t, protocol.CodeOK, d.run(s).finish().Code, "the ID was free")
 
-		w.host.OnStart(func(context.Context, route.StartRequest) error { panic("host") })
-		s = w.start(l, "print", "--size=1")
-		d.run(s).wantRefused(protocol.CodeNotStarted)
-		w.host.OnStart(nil)
-		d.run(s).wantRefused(protocol.CodeNotStarted)
-		require.Zero(t, w.host.Running.Load())
-		require.Empty(t, w.node.Status().Operations)
-	})
+			w.host.OnStart(func(context.Context, route.StartRequest) error { panic("host") })
+			s = w.start(l, "print", "--size=1")
+			d.run(s).wantRefused(protocol.CodeNotStarted)
+			w.host.OnStart(nil)
+			d.run(s).wantRefused(protocol.CodeNotStarted)
+			require.Zero(t, w.host.Running.Load())
+			require.Empty(t, w.node.Status().Operations)
+		})
+	}
 }
 
 func TestStartFailureIsReplayed(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, l := w.dial(w.agent, transport), w.lease()
-		for _, err := range []error{route.ErrUnavailable, route.ErrIdentityMismatch, errors.New("exec: no such file")} {
-			w.host.OnStart(func(context.Context, route.StartRequest) error { return err })
-			s := w.start(l, "print")
-			got := d.run(s).wantRefused(protocol.CodeNotStarted)
-			require.NotContains(t, got.Public, "exec")
-			w.host.OnStart(nil)
-			starts := w.host.Starts.Load()
-			d.run(s).wantRefused(protocol.CodeNotStarted)
-			d.run(w.attach(s, nil, 0)).wantRefused(protocol.CodeNotStarted)
-			require.Equal(t, starts, w.host.Starts.Load(), "it is not tried again")
-		}
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, l := w.dial(w.agent, transport), w.lease()
+			for _, err := range []error{route.ErrUnavailable, route.ErrIdentityMismatch, errors.New("exec: no such file")} {
+				w.host.OnStart(func(context.Context, route.StartRequest) error { return err })
+				s := w.start(l, "print")
+				got := d.run(s).wantRefused(protocol.CodeNotStarted)
+				require.NotContains(t, got.Public, "exec")
+				w.host.OnStart(nil)
+				starts := w.host.Starts.Load()
+				d.run(s).wantRefused(protocol.CodeNotStarted)
+				d.run(w.attach(s, nil, 0)).wantRefused(protocol.CodeNotStarted)
+				require.Equal(t, starts, w.host.Starts.Load(), "it is not tried again")
+			}
+		})
+	}
 }
 
 func TestCancelBeforeTheProcess(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, l := w.dial(w.agent, transport), w.lease()
-		entered := make(chan struct{})
-		w.host.OnStart(func(ctx context.Context, _ route.StartRequest) error {
-			close(entered)
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		s := w.start(l, "sleep")
-		r := d.run(s)
-		<-entered
-		require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, s))
-		r.wantRefused(protocol.CodeCancelled)
-		w.host.OnStart(nil)
-		d.run(s).wantRefused(protocol.CodeCancelled)
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, l := w.dial(w.agent, transport), w.lease()
+			entered := make(chan struct{})
+			w.host.OnStart(func(ctx context.Context, _ route.StartRequest) error {
+				close(entered)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			s := w.start(l, "sleep")
+			r := d.run(s)
+			<-entered
+			require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, s))
+			r.wantRefused(protocol.CodeCancelled)
+			w.host.OnStart(nil)
+			d.run(s).wantRefused(protocol.CodeCancelled)
 
-		s = w.start(l, "sleep")
-		require.IsType(t, &protocol.Refused{}, w.cancel(d, s), "without a lease nothing is remembered")
-		require.Equal(t, &protocol.CancelReply{State: protocol.OperationNotStarted}, w.cancel(d, s, l))
-		d.run(s).wantRefused(protocol.CodeCancelled)
-		require.Zero(t, w.host.Running.Load())
-	})
+			s = w.start(l, "sleep")
+			require.IsType(t, &protocol.Refused{}, w.cancel(d, s), "without a lease nothing is remembered")
+			require.Equal(t, &protocol.CancelReply{State: protocol.OperationNotStarted}, w.cancel(d, s, l))
+			d.run(s).wantRefused(protocol.CodeCancelled)
+			require.Zero(t, w.host.Running.Load())
+		})
+	}
 }
 
 func TestOtherHoldersDoNotExist(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/multiformats/go-multiaddr"
 	"github.com/rs/zerolog"
 
@@ -23,6 +24,10 @@ type Config struct {
 	// Announce replaces the addresses that peers are told; none means those that
 	// are listened on.
 	Announce []multiaddr.Multiaddr
+	// QUIC are options of the UDP sockets, for a network that is simulated. Who
+	// gives any closes the ConnManager, after the Node; none means the machine's
+	// network.
+	QUIC []quicreuse.Option
 	// Policy is the owner's. nil denies everything. Reload swaps it.
 	Policy *policy.Policy
 	// Runtime starts what was admitted. It outlives the Node.

@@ -61,7 +61,7 @@ type identity struct {
 	id   name.PeerID
 }
 
-func newIdentity(t testing.TB) identity {
+func newIdentity(t *testing.T) identity {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
@@ -164,12 +164,8 @@ func withPolicy(text string) func(*world, *Config) {
 	return func(w *world, c *Config) { c.Policy = w.parse(text) }
 }
 
-// both runs a test over TCP and over QUIC.
-func both(t *testing.T, f func(t *testing.T, transport string)) {
-	for _, transport := range []string{"tcp", "quic"} {
-		t.Run(transport, func(t *testing.T) { f(t, transport) })
-	}
-}
+// transports are those that every test of streams runs over.
+func transports() []string { return []string{"tcp", "quic"} }
 
 // descriptor is the one Connector of the tests.
 func descriptor() route.Descriptor {

@@ -32,46 +32,50 @@ allow:
 
 func TestUnnamedPeerIsDisconnectedWithoutAFrame(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, err := w.tryDial(newIdentity(t), transport)
-		if err == nil { // the client end may be told after it was built
-			s, err := d.tryStream(protocol.RunID)
-			if err == nil {
-				_ = protocol.NewWriter(s).WriteFrame(w.start(w.lease(), "print"))
-				b, err := io.ReadAll(s)
-				require.Error(t, err)
-				require.Empty(t, b)
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, err := w.tryDial(newIdentity(t), transport)
+			if err == nil { // the client end may be told after it was built
+				s, err := d.tryStream(protocol.RunID)
+				if err == nil {
+					_ = protocol.NewWriter(s).WriteFrame(w.start(w.lease(), "print"))
+					b, err := io.ReadAll(s)
+					require.Error(t, err)
+					require.Empty(t, b)
+				}
 			}
-		}
-		require.Empty(t, w.node.Status().Peers)
-		require.Zero(t, w.host.Resolves.Load())
-	})
+			require.Empty(t, w.node.Status().Peers)
+			require.Zero(t, w.host.Resolves.Load())
+		})
+	}
 }
 
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t, withPolicy(strangersPolicy))
-		w.node.door.Grace = 300 * time.Millisecond
-		stranger := newIdentity(t)
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t, withPolicy(strangersPolicy))
+			w.node.door.Grace = 300 * time.Millisecond
+			stranger := newIdentity(t)
 
-		idle := w.dial(stranger, transport)
-		eventually(t, func() bool { return len(w.node.Status().Peers) == 1 })
-		eventually(t, func() bool { return len(w.node.Status().Peers) == 0 })
-		require.NoError(t, idle.host.Close())
+			idle := w.dial(stranger, transport)
+			eventually(t, func() bool { return len(w.node.Status().Peers) == 1 })
+			eventually(t, func() bool { return len(w.node.Status().Peers) == 0 })
+			require.NoError(t, idle.host.Close())
 
-		d := w.dial(stranger, transport)
-		mine := w.lease(func(l *lease.Lease) { l.Holder = stranger.id })
-		d.run(w.start(w.lease(), "print")).wantRefused(protocol.CodeDenied)
-		r := d.run(w.start(mine, "sleep")).answer()
-		require.NotNil(t, r.accepted)
-		later := time.NewTimer(2 * w.node.door.Grace)
-		<-later.C
-		require.Len(t, w.node.Status().Peers, 1, "a stranger that showed a lease may stay")
-		require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, &protocol.Start{Operation: w.node.live.all()[0].key.Operation}))
-		require.Equal(t, protocol.CodeCancelled, r.finish().Code)
-	})
+			d := w.dial(stranger, transport)
+			mine := w.lease(func(l *lease.Lease) { l.Holder = stranger.id })
+			d.run(w.start(w.lease(), "print")).wantRefused(protocol.CodeDenied)
+			r := d.run(w.start(mine, "sleep")).answer()
+			require.NotNil(t, r.accepted)
+			later := time.NewTimer(2 * w.node.door.Grace)
+			<-later.C
+			require.Len(t, w.node.Status().Peers, 1, "a stranger that showed a lease may stay")
+			require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, &protocol.Start{Operation: w.node.live.all()[0].key.Operation}))
+			require.Equal(t, protocol.CodeCancelled, r.finish().Code)
+		})
+	}
 }
 
 func TestStrangersHaveASmallPool(t *testing.T) {
@@ -89,25 +93,27 @@ func TestStrangersHaveASmallPool(t *testing.T) {
 
 func TestStreamsWithoutARequest(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, l := w.dial(w.agent, transport), w.lease()
-		start := encode(t, w.start(l, "print", "--size=1"))
-		for range door.MaxUnread { // each trickles one byte
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, l := w.dial(w.agent, transport), w.lease()
+			start := encode(t, w.start(l, "print", "--size=1"))
+			for range door.MaxUnread { // each trickles one byte
+				s := d.stream(protocol.RunID)
+				_, err := s.Write(start[:1])
+				require.NoError(t, err)
+			}
+			eventually(t, func() bool {
+				return w.node.door.Unread(d.host.ID()) == door.MaxUnread
+			})
 			s := d.stream(protocol.RunID)
-			_, err := s.Write(start[:1])
+			_, err := s.Write([]byte{1})
 			require.NoError(t, err)
-		}
-		eventually(t, func() bool {
-			return w.node.door.Unread(d.host.ID()) == door.MaxUnread
+			f, err := protocol.NewReader(s, protocol.Caller).Read()
+			require.NoError(t, err)
+			require.Equal(t, protocol.CodeBusy, f.(*protocol.Refused).Code)
 		})
-		s := d.stream(protocol.RunID)
-		_, err := s.Write([]byte{1})
-		require.NoError(t, err)
-		f, err := protocol.NewReader(s, protocol.Caller).Read()
-		require.NoError(t, err)
-		require.Equal(t, protocol.CodeBusy, f.(*protocol.Refused).Code)
-	})
+	}
 }
 
 func TestIncompleteConfig(t *testing.T) {
@@ -166,67 +172,71 @@ func TestAddresses(t *testing.T) {
 
 func TestUnsupportedAndStatusRequests(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d, l := w.dial(w.agent, transport), w.lease()
-		ask := func(q protocol.ControlRequest) protocol.ControlReply {
-			s := d.stream(protocol.ControlID)
-			require.NoError(t, protocol.WriteControlRequest(s, q))
-			reply, err := protocol.ReadControlReply(s)
-			require.NoError(t, err)
-			_ = s.Close()
-			return reply
-		}
-		require.Equal(t, protocol.CodeUnsupported, ask(&protocol.RevokeRequest{Envelope: []byte("x")}).(*protocol.Refused).Code)
-		s := w.start(l, "print", "--size=9")
-		require.Equal(t, protocol.CodeOperationUnknown, ask(&protocol.StatusRequest{OperationKey: w.key(s)}).(*protocol.Refused).Code)
-		d.run(s).finish()
-		eventually(t, func() bool { return len(w.node.Status().Operations) == 0 })
-		status := ask(&protocol.StatusRequest{OperationKey: w.key(s)}).(*protocol.StatusReply)
-		require.Equal(t, protocol.OperationEnded, status.State)
-		require.Equal(t, uint64(9), status.Exit.Stdout)
-		r := d.run(w.start(l, "sleep")).answer()
-		running := &protocol.StatusRequest{OperationKey: w.key(&protocol.Start{Operation: w.node.live.all()[0].key.Operation})}
-		require.Equal(t, protocol.OperationRunning, ask(running).(*protocol.StatusReply).State)
-		_ = r.stream.Reset()
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d, l := w.dial(w.agent, transport), w.lease()
+			ask := func(q protocol.ControlRequest) protocol.ControlReply {
+				s := d.stream(protocol.ControlID)
+				require.NoError(t, protocol.WriteControlRequest(s, q))
+				reply, err := protocol.ReadControlReply(s)
+				require.NoError(t, err)
+				_ = s.Close()
+				return reply
+			}
+			require.Equal(t, protocol.CodeUnsupported, ask(&protocol.RevokeRequest{Envelope: []byte("x")}).(*protocol.Refused).Code)
+			s := w.start(l, "print", "--size=9")
+			require.Equal(t, protocol.CodeOperationUnknown, ask(&protocol.StatusRequest{OperationKey: w.key(s)}).(*protocol.Refused).Code)
+			d.run(s).finish()
+			eventually(t, func() bool { return len(w.node.Status().Operations) == 0 })
+			status := ask(&protocol.StatusRequest{OperationKey: w.key(s)}).(*protocol.StatusReply)
+			require.Equal(t, protocol.OperationEnded, status.State)
+			require.Equal(t, uint64(9), status.Exit.Stdout)
+			r := d.run(w.start(l, "sleep")).answer()
+			running := &protocol.StatusRequest{OperationKey: w.key(&protocol.Start{Operation: w.node.live.all()[0].key.Operation})}
+			require.Equal(t, protocol.OperationRunning, ask(running).(*protocol.StatusReply).State)
+			_ = r.stream.Reset()
+		})
+	}
 }
 
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d := w.dial(w.agent, transport)
-		ask := func(l []byte) ([]protocol.CatalogEntry, error) {
-			s := d.stream(protocol.CatalogID)
-			require.NoError(t, protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: [][]byte{l}}))
-			defer s.Close()
-			return protocol.ReadCatalog(s)
-		}
-		l := w.lease()
-		all, err := ask(l)
-		require.NoError(t, err)
-		require.Len(t, all, 7)
-		require.Equal(t, "cat", all[0].Command.String())
-		require.True(t, all[0].Stdin)
-		require.Equal(t, "does cat", all[0].Summary)
-		require.NotContains(t, string(all[0].InputSchema), "sha256")
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.dial(w.agent, transport)
+			ask := func(l []byte) ([]protocol.CatalogEntry, error) {
+				s := d.stream(protocol.CatalogID)
+				require.NoError(t, protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: [][]byte{l}}))
+				defer s.Close()
+				return protocol.ReadCatalog(s)
+			}
+			l := w.lease()
+			all, err := ask(l)
+			require.NoError(t, err)
+			require.Len(t, all, 7)
+			require.Equal(t, "cat", all[0].Command.String())
+			require.True(t, all[0].Stdin)
+			require.Equal(t, "does cat", all[0].Summary)
+			require.NotContains(t, string(all[0].InputSchema), "sha256")
 
-		d.run(w.start(l, "print", "--size=1")).finish() // freezes
-		w.node.Reload(w.parse(strings.ReplaceAll(basicPolicy, "print: {}, ", "print: {size: {maximum: 5}}, ")))
-		narrowed, err := ask(l)
-		require.NoError(t, err)
-		require.Len(t, narrowed, 7)
-		w.node.Reload(w.parse(strings.ReplaceAll(basicPolicy, "print: {}, ", "")))
-		fewer, err := ask(l)
-		require.NoError(t, err)
-		require.Len(t, fewer, 6)
+			d.run(w.start(l, "print", "--size=1")).finish() // freezes
+			w.node.Reload(w.parse(strings.ReplaceAll(basicPolicy, "print: {}, ", "print: {size: {maximum: 5}}, ")))
+			narrowed, err := ask(l)
+			require.NoError(t, err)
+			require.Len(t, narrowed, 7)
+			w.node.Reload(w.parse(strings.ReplaceAll(basicPolicy, "print: {}, ", "")))
+			fewer, err := ask(l)
+			require.NoError(t, err)
+			require.Len(t, fewer, 6)
 
-		var refused *protocol.Refusal
-		_, err = ask([]byte("x"))
-		require.ErrorAs(t, err, &refused)
-		require.Equal(t, protocol.CodeDenied, refused.Code)
-	})
+			var refused *protocol.Refusal
+			_, err = ask([]byte("x"))
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, protocol.CodeDenied, refused.Code)
+		})
+	}
 }
 
 func TestRefusalsAreSummedUp(t *testing.T) {

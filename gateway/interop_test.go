@@ -40,57 +40,63 @@ func (w *world) client(transport string, l []byte) *client.Client {
 
 func TestClientRuns(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		c, ctx := w.client(transport, w.lease()), context.Background()
-		for _, n := range []int{0, 1, 65536, 2 << 20} {
-			out, err := c.Command(ctx, "fx", "print", fmt.Sprintf("--size=%d", n)).Output()
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			c, ctx := w.client(transport, w.lease()), context.Background()
+			for _, n := range []int{0, 1, 65536, 2 << 20} {
+				out, err := c.Command(ctx, "fx", "print", fmt.Sprintf("--size=%d", n)).Output()
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(pattern(n), out), "%d bytes", n)
+			}
+			cat := c.Command(ctx, "fx", "cat")
+			cat.Stdin = bytes.NewReader(pattern(3 << 20))
+			out, err := cat.Output()
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(pattern(n), out), "%d bytes", n)
-		}
-		cat := c.Command(ctx, "fx", "cat")
-		cat.Stdin = bytes.NewReader(pattern(3 << 20))
-		out, err := cat.Output()
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(pattern(3<<20), out))
+			require.True(t, bytes.Equal(pattern(3<<20), out))
 
-		var exit *client.ExitError
-		require.ErrorAs(t, c.Command(ctx, "fx", "exit", "--code=3").Run(), &exit)
-		require.Equal(t, 3, client.ExitStatus(exit))
-		require.Equal(t, 128+11, client.ExitStatus(c.Command(ctx, "fx", "exit", "--code=999").Run()))
-		require.Equal(t, 126, client.ExitStatus(c.Command(ctx, "fx", "print", "--nope").Run()))
-	})
+			var exit *client.ExitError
+			require.ErrorAs(t, c.Command(ctx, "fx", "exit", "--code=3").Run(), &exit)
+			require.Equal(t, 3, client.ExitStatus(exit))
+			require.Equal(t, 128+11, client.ExitStatus(c.Command(ctx, "fx", "exit", "--code=999").Run()))
+			require.Equal(t, 126, client.ExitStatus(c.Command(ctx, "fx", "print", "--nope").Run()))
+		})
+	}
 }
 
 func TestClientCancels(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		c := w.client(transport, w.lease())
-		ctx, cancel := context.WithCancel(context.Background())
-		cmd := c.Command(ctx, "fx", "sleep")
-		require.NoError(t, cmd.Start())
-		eventually(t, func() bool { return w.host.Running.Load() == 1 })
-		cancel()
-		require.Equal(t, 130, client.ExitStatus(cmd.Wait()))
-		eventually(t, func() bool { return w.host.Running.Load() == 0 })
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.client(transport, w.lease())
+			ctx, cancel := context.WithCancel(context.Background())
+			cmd := c.Command(ctx, "fx", "sleep")
+			require.NoError(t, cmd.Start())
+			eventually(t, func() bool { return w.host.Running.Load() == 1 })
+			cancel()
+			require.Equal(t, 130, client.ExitStatus(cmd.Wait()))
+			eventually(t, func() bool { return w.host.Running.Load() == 0 })
+		})
+	}
 }
 
 func TestClientGoesOnWhereTheLinkBroke(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		c := w.client(transport, w.lease())
-		const size = 24 << 20
-		cmd := c.Command(context.Background(), "fx", "print", fmt.Sprintf("--size=%d", size))
-		out := &cutting{every: 4 << 20, cut: func() { w.node.disconnect(w.node.host.Network().Peers()[0]) }}
-		cmd.Stdout = out
-		require.NoError(t, cmd.Run())
-		require.True(t, bytes.Equal(pattern(size), out.Bytes()))
-		require.Equal(t, int64(1), w.host.Starts.Load())
-		require.Positive(t, out.cuts)
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.client(transport, w.lease())
+			const size = 24 << 20
+			cmd := c.Command(context.Background(), "fx", "print", fmt.Sprintf("--size=%d", size))
+			out := &cutting{every: 4 << 20, cut: func() { w.node.disconnect(w.node.host.Network().Peers()[0]) }}
+			cmd.Stdout = out
+			require.NoError(t, cmd.Run())
+			require.True(t, bytes.Equal(pattern(size), out.Bytes()))
+			require.Equal(t, int64(1), w.host.Starts.Load())
+			require.Positive(t, out.cuts)
+		})
+	}
 }
 
 // cutting cuts the link now and then.
@@ -169,18 +175,20 @@ func TestCrash(t *testing.T) {
 
 func TestRevokedHolderGetsNoEnd(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, transport string) {
-		w := newWorld(t)
-		d := w.dial(w.agent, transport)
-		s := w.start(w.lease(), "print", "--size=4")
-		d.run(s).finish()
-		eventually(t, func() bool { return len(w.node.Status().Operations) == 0 })
-		w.clock.advance(time.Hour)
-		require.Equal(t, uint64(4), d.run(w.attach(s, nil, 0)).finish().Stdout, "an expired lease does not matter")
-		d.run(s).wantRefused(protocol.CodeLeaseExpired)
-		w.revokeAll()
-		d.run(w.attach(s, nil, 0)).wantRefused(protocol.CodeLeaseRevoked)
-	})
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t)
+			d := w.dial(w.agent, transport)
+			s := w.start(w.lease(), "print", "--size=4")
+			d.run(s).finish()
+			eventually(t, func() bool { return len(w.node.Status().Operations) == 0 })
+			w.clock.advance(time.Hour)
+			require.Equal(t, uint64(4), d.run(w.attach(s, nil, 0)).finish().Stdout, "an expired lease does not matter")
+			d.run(s).wantRefused(protocol.CodeLeaseExpired)
+			w.revokeAll()
+			d.run(w.attach(s, nil, 0)).wantRefused(protocol.CodeLeaseRevoked)
+		})
+	}
 }
 
 func TestSecondInvocationFreezesForItself(t *testing.T) {

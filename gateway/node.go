@@ -73,7 +73,7 @@ func New(cfg Config) (*Node, error) {
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
 	n.refusals = refusals{write: cfg.Ledger.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
-	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy)})
+	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy), QUIC: cfg.QUIC})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}

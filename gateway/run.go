@@ -63,7 +63,7 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 func (n *Node) tooMany(c *call) {
 	r := &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	_ = c.SetDeadline(time.Now().Add(time.Second))
-	switch c.Protocol() {
+	switch string(c.Protocol()) {
 	case protocol.RunID:
 		_ = protocol.NewWriter(c).WriteFrame(r.Frame())
 	case protocol.ControlID:

@@ -20,6 +20,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/libp2p/go-libp2p/x/rate"
 	"github.com/multiformats/go-multiaddr"
@@ -54,6 +55,8 @@ type HostConfig struct {
 	Announce []multiaddr.Multiaddr
 	// Limits are those of the policy, which the transport's are derived from.
 	Limits policy.Limits
+	// QUIC are options of the UDP sockets; none means the machine's.
+	QUIC []quicreuse.Option
 }
 
 // Host builds the libp2p host: TCP with TLS or Noise, and QUIC; no relay, no NAT
@@ -85,6 +88,9 @@ func (d *Door) Host(c HostConfig) (host.Host, error) {
 		libp2p.DisableIdentifyAddressDiscovery(),
 		libp2p.Ping(false),
 		libp2p.DisableMetrics(),
+	}
+	if len(c.QUIC) > 0 {
+		options = append(options, libp2p.QUICReuse(quicreuse.NewConnManager, c.QUIC...))
 	}
 	if len(c.Announce) > 0 {
 		options = append(options, libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return c.Announce }))

@@ -228,7 +228,7 @@ func (o *Operation) pending(a *attachment) (c *chunk, skip int, exit *protocol.E
 		f := &o.out[i]
 		a.next[i] = max(a.next[i], f.base)
 		if c := f.chunkAt(a.next[i]); c != nil {
-			skip := int(a.next[i] - c.offset) //nolint:gosec // less than a frame
+			skip := int(a.next[i] - c.offset)
 			a.next[i] = c.end()
 			c.refs++
 			return c, skip, nil
@@ -248,7 +248,7 @@ func (o *Operation) write(a *attachment, c *chunk, skip int) error {
 		rest := c.payload()[skip:]
 		buf := make([]byte, protocol.DataHeaderMax+len(rest))
 		copy(buf[protocol.DataHeaderMax:], rest)
-		start := protocol.PutDataHeader(buf, c.stream, c.offset+uint64(skip), len(rest)) //nolint:gosec // positive
+		start := protocol.PutDataHeader(buf, c.stream, c.offset+uint64(skip), len(rest))
 		frame = buf[start:]
 	}
 	o.mu.Lock()

@@ -10,9 +10,11 @@ import (
 
 // Cause says why an operation is being stopped. It is what context.Cause returns
 // for the operation's context.
-type Cause uint8
+type Cause uint8 //nolint:errname // a cause, by the name that contexts have for it
 
 // The causes.
+//
+//nolint:errname // causes, by the name that contexts have for them
 const (
 	CauseCaller   Cause = iota + 1 // the holder cancelled it
 	CausePeerGone                  // detached for longer than its grace

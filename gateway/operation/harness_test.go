@@ -145,6 +145,7 @@ func pipe(t *testing.T) (near, far net.Conn) {
 }
 
 func newCaller(t *testing.T, conn net.Conn) *caller {
+	t.Helper()
 	return &caller{
 		t: t, conn: conn, frames: protocol.NewReader(conn, protocol.Caller), Writer: protocol.NewWriter(conn),
 		served: make(chan error, 1), taken: make(chan uint64, 1),
@@ -152,6 +153,7 @@ func newCaller(t *testing.T, conn net.Conn) *caller {
 }
 
 func firstFrame(t *testing.T, f first) protocol.Frame {
+	t.Helper()
 	key, err := name.ParseConnectorKey("fx")
 	require.NoError(t, err)
 	version, err := name.ParseVersion("1.0.0")

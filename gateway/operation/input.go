@@ -168,7 +168,7 @@ func (o *Operation) tookInput(c *chunk, n int, err error) (told uint64, closed b
 	in := &o.in
 	in.queued -= uint64(len(c.payload()))
 	o.cfg.Budget.unref(c)
-	in.taken += uint64(n) //nolint:gosec // not negative
+	in.taken += uint64(n)
 	if err != nil {
 		closed = !in.closed
 		o.dropInputLocked()

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"time"
 
@@ -386,7 +387,7 @@ func TestRetiredRoute(t *testing.T) {
 func TestCancelBeforeRun(t *testing.T) {
 	op := New(Config{Budget: NewBudget(1 << 20), Limits: unlimited()})
 	op.Cancel(CauseCaller)
-	require.ErrorIs(t, op.Context().Err(), op.Context().Err())
+	require.ErrorIs(t, context.Cause(op.Context()), CauseCaller)
 	p, err := fakehost.Start(sleeper, nil, false)
 	require.NoError(t, err)
 	op.Run(p)

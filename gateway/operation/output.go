@@ -99,14 +99,14 @@ func (o *Operation) keep(f *output, p *[]byte, n int) bool {
 	}
 	over := false
 	if room := f.limit(o.cfg.Limits) - f.end; uint64(n) > room {
-		n, over = int(room), true //nolint:gosec // less than n
+		n, over = int(room), true
 	}
 	if n > 0 {
 		c := b.keep(p, n)
 		c.stream, c.offset = f.stream, f.end
 		c.start = protocol.PutDataHeader(c.buf, f.stream, c.offset, n)
 		f.chunks = append(f.chunks, c)
-		f.end += uint64(n) //nolint:gosec // positive
+		f.end += uint64(n)
 	} else {
 		b.put(p)
 	}

@@ -26,7 +26,7 @@ func readChunk(b *Budget, r io.Reader) (p *[]byte, n int, err error) {
 	err = raw.Read(func(fd uintptr) bool {
 		p = b.get()
 		for {
-			n, failed = syscall.Read(int(fd), (*p)[protocol.DataHeaderMax:]) //nolint:gosec // a descriptor
+			n, failed = syscall.Read(int(fd), (*p)[protocol.DataHeaderMax:])
 			if !errors.Is(failed, syscall.EINTR) {
 				break
 			}
