@@ -252,10 +252,19 @@ func TestFailedLedgerTakesNoStart(t *testing.T) {
 			l, f := openFaulty(t, dir)
 			running := begin(t, l, testClaim(t, 1))
 			first, second := reserve(t, l, 2), reserve(t, l, 3)
+			var waiting []Outcome
+			for n := range 2 {
+				out, err := l.Reserve(testClaim(t, n+2))
+				require.NoError(t, err)
+				waiting = append(waiting, out)
+			}
 			f.set(func() { c.fault(f) })
 			require.ErrorIs(t, first.Start(t.Context(), testStart()), ErrFailed)
 			f.set(func() { f.write, f.sync, f.cut = nil, nil, nil })
 			require.ErrorIs(t, second.Start(t.Context(), testStart()), ErrFailed, "it does not come back by itself")
+			for _, w := range waiting {
+				<-w.Settled
+			}
 			_, err := l.Reserve(testClaim(t, 4))
 			require.ErrorIs(t, err, ErrFailed)
 			require.ErrorIs(t, l.Err(), ErrFailed)

@@ -2,14 +2,17 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 	"pgregory.net/rapid"
 
 	"github.com/lendcli/lend/gateway/ledger/segment"
@@ -300,4 +303,116 @@ func lastWhole(rt *rapid.T, file string, off int64) int64 {
 	})
 	_ = err
 	return last
+}
+
+// forge writes a ledger whose frames are in order, whatever its records say.
+func forge(t *testing.T, dir string, payloads ...[]byte) {
+	t.Helper()
+	var b []byte
+	for i, p := range payloads {
+		b = segment.AppendFrame(b, p, uint64(i), 0)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, logFile), b, 0o600))
+}
+
+// Records that fit their checksums, but not each other, open nothing.
+// spec: LEDGER-15, LEDGER-16, LEDGER-26
+func TestForgedRecords(t *testing.T) {
+	t.Parallel()
+	dir, _, point := small(t, false)
+	var good [][]byte
+	_, err := walk(dir, func(f segment.Frame) error { good = append(good, append([]byte(nil), f.Payload...)); return nil })
+	require.NoError(t, err)
+	require.Len(t, good, 5) // segment, start 1, end 1, start 2, refusal
+	edited := append([]byte(nil), good[0]...)
+	edited[2] ^= 1 // its time
+	unknown := append([]byte{99}, good[4][1:]...)
+	short := good[1][:len(good[1])-1]
+	for label, c := range map[string]struct {
+		payloads [][]byte
+		says     string
+	}{
+		"second-start":      {[][]byte{good[0], good[1], good[2], good[1]}, "record 3 at offset 0: a second start"},
+		"second-start-soon": {[][]byte{good[0], good[1], good[1]}, "record 2 at offset 0: a second start"},
+		"end-without-start": {[][]byte{good[0], good[2]}, "record 1 at offset 0: an end without a start"},
+		"end-twice":         {[][]byte{good[0], good[1], good[2], good[2]}, "record 3 at offset 0: an end without a start"},
+		"segment-twice":     {[][]byte{good[0], good[0]}, "record 1 at offset 0: the record of a segment is not where it belongs"},
+		"no-segment":        {[][]byte{good[1]}, "record 0 at offset 0"},
+		"unknown-kind":      {[][]byte{good[0], unknown}, "record 1 at offset 0: "},
+		"cut-start":         {[][]byte{good[0], short}, "record 1 at offset 0: malformed record"},
+		"edited-segment":    {[][]byte{edited, good[1]}, "record 0 at offset 0"},
+	} {
+		t.Run(label, func(t *testing.T) {
+			forge(t, dir, c.payloads...)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), point, 0o600))
+			_, err := Open(Config{Dir: dir, Now: testNow})
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.Contains(t, atZero(err.Error()), c.says)
+			_, err = Verify(dir)
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.Contains(t, atZero(err.Error()), c.says)
+		})
+	}
+	forge(t, dir, good...)
+	require.NoError(t, mustOpen(t, dir).Close(), "the forger is right about good records")
+}
+
+func atZero(s string) string {
+	return regexp.MustCompile(`at offset \d+`).ReplaceAllString(s, "at offset 0")
+}
+
+// spec: LEDGER-8, LEDGER-16, LEDGER-26
+func TestEditBelowCheckpoint(t *testing.T) {
+	t.Parallel()
+	dir, _, _ := small(t, true)
+	var payloads [][]byte
+	_, err := walk(dir, func(f segment.Frame) error {
+		payloads = append(payloads, replaced(f.Payload, "issue.list", "issue.kill"))
+		return nil
+	})
+	require.NoError(t, err)
+	forge(t, dir, payloads...)
+	_, err = Open(Config{Dir: dir, Now: testNow})
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = Verify(dir)
+	require.ErrorContains(t, err, "a checkpoint of 5 records does not fit: one of them was changed")
+}
+
+// A checkpoint that fits, but is signed with a key that was put in place of the
+// ledger's own.
+//
+// spec: LEDGER-16
+func TestOtherKey(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l := mustOpen(t, dir)
+	begin(t, l, testClaim(t, 1))
+	skey, _, err := note.GenerateKey(rand.Reader, segment.Origin(l.ID()))
+	require.NoError(t, err)
+	signer, err := note.NewSigner(skey)
+	require.NoError(t, err)
+	point, err := segment.SignCheckpoint(l.ID(), &l.log.tree, signer)
+	require.NoError(t, err)
+	l.crash(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint"), point, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint.key"), []byte(skey+"\n"), 0o600))
+	_, err = Open(Config{Dir: dir, Now: testNow})
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, "does not fit the keys")
+	_, err = Verify(dir)
+	require.ErrorContains(t, err, "was not signed by this ledger's key")
+}
+
+// What Open read may only have been in the cache of a system that then went down.
+func TestOpenMakesWhatItReadDurable(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l := mustOpen(t, dir)
+	require.NoError(t, begin(t, l, testClaim(t, 1)).End(End{State: StateEnded}))
+	require.Less(t, l.log.synced, l.log.size)
+	l.crash(t)
+	l, f := openFaulty(t, dir)
+	require.Equal(t, l.log.size, l.log.synced)
+	f.set(func() { require.Equal(t, l.log.size, f.durable) })
+	require.NoError(t, l.Close())
 }

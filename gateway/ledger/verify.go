@@ -142,6 +142,8 @@ func (a *auditor) add(f segment.Frame) error {
 		return bad(err.Error())
 	}
 	switch r := &a.report; {
+	case (f.Index == 0) != (f.Payload[0] == record.KindSegment):
+		return bad("the record of a segment is not where it belongs")
 	case en.Start != nil:
 		if a.seen[en.Start.Key] {
 			return bad("a second start of one operation")
@@ -181,8 +183,8 @@ func (a *auditor) begin(f segment.Frame) error {
 	if err != nil {
 		return err
 	}
-	if f.Index != 0 || seg.First != 0 {
-		return errors.New("the record of a segment is not where it belongs")
+	if seg.First != f.Index {
+		return errors.New("the segment begins elsewhere")
 	}
 	verifier, err := note.NewVerifier(seg.VerifierKey)
 	if err != nil {
