@@ -300,8 +300,9 @@ func (o *Operation) detach(a *attachment, err error) {
 		o.Cancel(CauseViolation)
 	}
 	a.fail(code)
-	a.mu.Lock()   // the last write has ended
-	a.mu.Unlock() //nolint:staticcheck // waiting is the purpose
+	a.mu.Lock() // the last write has ended
+	a.last = true
+	a.mu.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.current == a {
