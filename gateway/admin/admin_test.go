@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,27 @@ func TestBackendErrorReachesTheOwner(t *testing.T) {
 	_, path := serve(t, &fakeBackend{err: errors.New("ledger \x1b[31mfailed")})
 	_, err := NewClient(path).Status(t.Context())
 	require.ErrorContains(t, err, `ledger \x1b[31mfailed`, "the text is escaped")
+}
+
+func TestPathsUpToWhatTheSystemTakes(t *testing.T) {
+	dir := t.TempDir()
+	for n := maxPath - 1; n <= maxPath+2; n++ {
+		run := filepath.Join(dir, strings.Repeat("x", n-len(dir)-len("//admin.sock")))
+		require.NoError(t, os.Mkdir(run, 0o700))
+		path := filepath.Join(run, "admin.sock")
+		require.Len(t, path, n)
+		s, err := Listen(t.Context(), path, &fakeBackend{}, zerolog.Nop())
+		if n > maxPath {
+			require.ErrorContains(t, err, "shorter name")
+			_, err = NewClient(path).Reconcile(t.Context())
+			require.ErrorIs(t, err, ErrNotRunning)
+			continue
+		}
+		require.NoError(t, err)
+		_, err = NewClient(path).Status(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
 }
 
 func TestNotRunning(t *testing.T) {

@@ -41,6 +41,9 @@ func (c *Client) Reconcile(ctx context.Context) (Reconciled, error) {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, into any) error {
+	if len(c.path) > maxPath {
+		return ErrNotRunning // none can listen there
+	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,6 +22,10 @@ const (
 	requestTimeout = 30 * time.Second
 	maxConnections = 32
 )
+
+// maxPath bounds the path of a socket, in bytes: what the system takes, without the
+// NUL that ends it.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 // ErrInUse says that another gateway answers on the socket.
 var ErrInUse = errors.New("another gateway is running here")
@@ -38,6 +43,9 @@ type Server struct {
 // of path must be the user's own and closed to others. A socket that nobody
 // answers on is replaced; otherwise the error is ErrInUse.
 func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*Server, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("admin socket: its path has %d bytes, the system takes %d: keep lend in a directory with a shorter name", len(path), maxPath)
+	}
 	if err := checkDirectory(filepath.Dir(path)); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func checkDirectory(dir string) error {
 // listenPrivate makes the socket under a name of its own, closes it to others and
 // moves it into place, so that it is never open to them.
 func listenPrivate(ctx context.Context, path string) (net.Listener, error) {
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%d", os.Getpid())) // no longer than path: both are bounded
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
