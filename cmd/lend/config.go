@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/adrg/xdg"
+
+	"github.com/lendcli/lend/gateway/ownerfile"
 )
 
 // paths says where everything is: all of it below LEND_DIR or --dir if set, else
@@ -57,6 +59,9 @@ func (p paths) makePrivate() error {
 		}
 		if !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
 			return usagef("chmod 700 "+dir, "%s must be a directory that only you can write", dir)
+		}
+		if err := ownerfile.CheckDirectory(dir); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -184,4 +185,54 @@ func TestNoInputFromTheNullDevice(t *testing.T) {
 	require.Nil(t, usefulStdin(null))
 	var r io.Reader = strings.NewReader("x")
 	require.Equal(t, r, usefulStdin(r))
+}
+
+func TestNothingActsOnTheTerminal(t *testing.T) {
+	dir := t.TempDir()
+	evil := filepath.Join(dir, "\x1b[31mred\u202e\x9b\x07")
+	for title, args := range map[string][]string{
+		"path":     {"connector", "add", evil},
+		"flag":     {"id", "--\x1b[31m"},
+		"argument": {"connector", "show", "\x1b[31m"},
+		"lease":    {"run", "--lease", evil, "a", "b"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			code, out, errs := lend(t, filepath.Join(dir, "lend"), args...)
+			require.NotZero(t, code)
+			for _, s := range []string{out, errs} {
+				require.NotContains(t, s, "\x1b")
+				require.NotContains(t, s, "\u202e")
+				require.NotContains(t, s, "\x07")
+				require.True(t, utf8.ValidString(s))
+			}
+			require.Contains(t, errs, `\x1b`)
+		})
+	}
+	code, out, errs := lend(t, evil, "init")
+	require.Zero(t, code, "%s", errs)
+	require.NotContains(t, out+errs, "\x1b")
+}
+
+func TestADirectoryOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	dir := filepath.Join(t.TempDir(), "lend")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Chown(dir, 12345, -1))
+	code, _, errs := lend(t, dir, "init")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "belongs to another user")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "no key is put there")
+}
+
+func TestALongDirectoryNeedsNoGateway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	code, _, errs := lend(t, dir, "init")
+	require.Zero(t, code, "%s", errs)
+	code, _, errs = lend(t, dir, "status")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "no gateway is running")
 }

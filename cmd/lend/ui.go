@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lendcli/lend/gateway/ownerfile"
 )
@@ -92,21 +95,38 @@ func (a *app) fail(err error) int {
 
 // problem shows an error and a hint on stderr.
 func (a *app) problem(text, hint string) {
-	_, _ = fmt.Fprintf(a.err, "lend: error: %s\n", text)
+	_, _ = fmt.Fprintf(a.err, "lend: error: %s\n", harmless(text))
 	if hint != "" {
-		_, _ = fmt.Fprintf(a.err, "lend: hint: %s\n", hint)
+		_, _ = fmt.Fprintf(a.err, "lend: hint: %s\n", harmless(hint))
 	}
+}
+
+// harmless escapes what would act on a terminal: errors of the system hold paths as
+// they are, and those of an archive the names in it. Lines and tabs stay.
+func harmless(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // say writes one line of result.
 func (a *app) say(format string, args ...any) error {
-	_, err := fmt.Fprintf(a.out, format+"\n", args...)
+	_, err := fmt.Fprintln(a.out, harmless(fmt.Sprintf(format, args...)))
 	return err
 }
 
 // note writes one line for people, beside the result.
 func (a *app) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+	_, _ = fmt.Fprintln(a.err, harmless(fmt.Sprintf(format, args...)))
 }
 
 func (a *app) printJSON(v any) error {
@@ -128,7 +148,7 @@ func (a *app) show(v any, text func() error) error {
 func (a *app) table(rows [][]string) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(r, "\t")); err != nil {
+		if _, err := fmt.Fprintln(w, harmless(strings.Join(r, "\t"))); err != nil {
 			return err
 		}
 	}

@@ -34,12 +34,14 @@ func checkAccess(path string, _ *os.File, info os.FileInfo, a Access) error {
 	if a == Private && perm&0o077 != 0 {
 		return &UnsafeError{Path: path, Why: fmt.Sprintf("others may read it (mode %04o)", perm), Hint: "chmod 600 " + path}
 	}
-	return checkParent(path)
+	return CheckDirectory(filepath.Dir(path))
 }
 
-// checkParent refuses a directory in which others could replace the file.
-func checkParent(path string) error {
-	dir := filepath.Dir(path)
+// CheckDirectory refuses a directory in which others could replace a file: one of
+// another user (but root's), or one that others may write, unless it is sticky.
+// Errors: those of os, *UnsafeError. On Windows it accepts every directory: the
+// access lists of the files decide.
+func CheckDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err

@@ -150,3 +150,13 @@ func file(t *testing.T, path string, mode os.FileMode) {
 	require.NoError(t, os.WriteFile(path, []byte("content"), 0o600))
 	require.NoError(t, os.Chmod(path, mode))
 }
+
+func TestCheckDirectory(t *testing.T) {
+	dir := private(t)
+	require.NoError(t, CheckDirectory(dir))
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	require.NoError(t, CheckDirectory(dir))
+	require.NoError(t, os.Chmod(dir, 0o770))
+	require.ErrorIs(t, CheckDirectory(dir), ErrUnsafe)
+	require.ErrorIs(t, CheckDirectory(filepath.Join(dir, "none")), os.ErrNotExist)
+}
