@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/name"
@@ -57,6 +58,9 @@ func (a *app) initialise() error {
 	if err := ownerfile.Replace(p.schema(), policy.Schema()); err != nil {
 		return err
 	}
+	if err := makeLedger(p.ledger()); err != nil {
+		return err
+	}
 	r := initialised{jsonSchema, identity.String(), owner.String(), p.policy(), madeIdentity}
 	return a.show(r, func() error {
 		if err := a.say("peer ID    %s\nowner key  %s\npolicy     %s", r.PeerID, r.Owner, r.Policy); err != nil {
@@ -65,6 +69,19 @@ func (a *app) initialise() error {
 		a.note("lend: the policy shares nothing yet; next: lend connector add DIRECTORY")
 		return nil
 	})
+}
+
+// makeLedger begins the record of operations, since leases that are older than it
+// are refused. A running gateway has it already.
+func makeLedger(dir string) error {
+	l, err := ledger.Open(ledger.Config{Dir: dir})
+	if errors.Is(err, ledger.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("begin the ledger: %w", err)
+	}
+	return l.Close()
 }
 
 // loadOrCreateKey returns the ID of the key in a file, which it makes if there is
