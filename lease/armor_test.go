@@ -180,8 +180,8 @@ address:     "/ip4/192.0.2.7/tcp/1/p2p/%s"
 		Lease      ID
 		Holder     name.PeerID
 		State      string
-		NotAfter   time.Time `json:"not_after"`
-		Operations int       `json:"max_operations"`
+		NotAfter   time.Time `json:"notAfter"`
+		Operations int       `json:"maxOperations"`
 		Grants     []grantLine
 	}
 	require.NoError(t, json.Unmarshal(b, &back))

@@ -22,12 +22,12 @@ type Description struct {
 	Invocation    name.InvocationID `json:"invocation"`
 	Authority     string            `json:"authority"`
 	Grants        []grantLine       `json:"grants"`
-	IssuedAt      time.Time         `json:"issued_at"`
-	NotBefore     time.Time         `json:"not_before"`
-	NotAfter      time.Time         `json:"not_after"`
+	IssuedAt      time.Time         `json:"issuedAt"`
+	NotBefore     time.Time         `json:"notBefore"`
+	NotAfter      time.Time         `json:"notAfter"`
 	State         string            `json:"state"` // "valid", "not-yet" or "expired" at the time of asking
-	MaxOperations int               `json:"max_operations"`
-	MaxConcurrent int               `json:"max_concurrent"`
+	MaxOperations int               `json:"maxOperations"`
+	MaxConcurrent int               `json:"maxConcurrent"`
 	Purpose       string            `json:"purpose,omitempty"`
 	Addresses     []string          `json:"addresses,omitempty"`
 
@@ -40,7 +40,7 @@ type grantLine struct {
 	Version   name.Version        `json:"version"`
 	Commands  []name.Command      `json:"commands"`
 	Pins      map[string][]string `json:"pins,omitempty"`
-	OnExpiry  string              `json:"on_expiry"` // "stop" or "finish"
+	OnExpiry  string              `json:"onExpiry"` // "stop" or "finish"
 }
 
 // Describe returns the description of a lease file as of now.

@@ -86,7 +86,7 @@ func TestReceiptIsChecked(t *testing.T) {
 		"unknown":   {`"format": 1`, `"format": 1, "root": "/"`, "unknown field"},
 		"escape":    {`"directory": "`, `"directory": "../`, "belongs to something else"},
 		"other-key": {`"name": "printer"`, `"name": "other"`, "belongs to something else"},
-		"digest":    {`"release_digest": "`, `"release_digest": "0`, "installed files were changed"},
+		"digest":    {`"releaseDigest": "`, `"releaseDigest": "0`, "installed files were changed"},
 		"not-json":  {`{`, `[`, "read receipt"},
 	} {
 		t.Run(n, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestReceiptIsNoAuthority(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
 	r := add(t, s, printer("1.0.0").dir(t))
-	editReceipt(t, s, `"artifact_digest": "`+jsonOf(t, filepath.Join(s.cfg.Dir, "connectors", "printer", "1.0.0", "receipt.json"))["artifact_digest"].(string), `"artifact_digest": "`+strings.Repeat("0", 64))
+	editReceipt(t, s, `"artifactDigest": "`+jsonOf(t, filepath.Join(s.cfg.Dir, "connectors", "printer", "1.0.0", "receipt.json"))["artifactDigest"].(string), `"artifactDigest": "`+strings.Repeat("0", 64))
 	_, err := s.Launch(r)
 	require.ErrorIs(t, err, ErrTampered)
 }

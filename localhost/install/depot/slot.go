@@ -34,12 +34,12 @@ type Receipt struct {
 	Name      string `json:"name"`      // connector key or runtime name
 	Version   string `json:"version"`
 
-	ReleaseDigest  string `json:"release_digest,omitempty"`
-	ContractHash   string `json:"contract_hash,omitempty"`
-	ArtifactDigest string `json:"artifact_digest,omitempty"`
-	PackageDigest  string `json:"package_digest,omitempty"`
+	ReleaseDigest  string `json:"releaseDigest,omitempty"`
+	ContractHash   string `json:"contractHash,omitempty"`
+	ArtifactDigest string `json:"artifactDigest,omitempty"`
+	PackageDigest  string `json:"packageDigest,omitempty"`
 	Script         string `json:"script,omitempty"` // in the package tree
-	HasScripts     bool   `json:"has_scripts,omitempty"`
+	HasScripts     bool   `json:"hasScripts,omitempty"`
 
 	// Runtime is what the release runs on; of a runtime's own receipt, itself.
 	Runtime *Runtime `json:"runtime,omitempty"`
