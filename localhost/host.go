@@ -40,6 +40,10 @@ type Config struct {
 	// nil, or false, means that there is none. It is called for every start that
 	// names one, concurrently.
 	Workspaces func(name string) (path string, ok bool)
+	// Private lists more absolute directories that no workspace may hold or lie in,
+	// beside that of the connections: those of keys, policy and records. Missing ones
+	// are ignored.
+	Private []string
 	// Log gets what the owner would care about; the zero value is silent.
 	Log zerolog.Logger
 	// Now is the clock of receipts; nil means time.Now.

@@ -60,11 +60,15 @@ func TestStartInWorkspace(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(work, "src", "deep"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(work, "src", "a.txt"), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), nil, 0o600))
+	keys := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.MkdirAll(filepath.Join(keys, "ledger"), 0o700))
 	r.workspaces = map[string]string{
 		"work": work, "relative": "work", "missing": filepath.Join(work, "missing"),
 		"file": filepath.Join(work, "src", "a.txt"), "private": r.root.Dir(), "above": filepath.Dir(r.root.Dir()),
 		"below": filepath.Join(r.root.Dir(), "operations"), "empty": "",
+		"keys": keys, "above-keys": filepath.Dir(keys), "below-keys": filepath.Join(keys, "ledger"),
 	}
+	r.cfg.Private = []string{filepath.Join(work, "missing"), keys}
 	start := func(workspace string, call argv.Call) error {
 		p, err := r.Start(t.Context(), route.StartRequest{Identity: r.only(t), Workspace: workspace, Call: call})
 		if err != nil {
@@ -113,7 +117,7 @@ func TestStartInWorkspace(t *testing.T) {
 	} {
 		require.ErrorIs(t, start("work", call), route.ErrInvalid, what)
 	}
-	for _, workspace := range []string{"unknown", "relative", "missing", "file", "private", "above", "below", "empty"} {
+	for _, workspace := range []string{"unknown", "relative", "missing", "file", "private", "above", "below", "empty", "keys", "above-keys", "below-keys"} {
 		require.ErrorIs(t, start(workspace, argv.Call{}), route.ErrUnavailable, workspace)
 	}
 	require.ErrorIs(t, start("", pathCall("a.txt")), route.ErrInvalid, "a path without a workspace")

@@ -43,7 +43,7 @@ func (h *Host) workspace(label string, call argv.Call) (string, error) {
 }
 
 // workspaceDir resolves the links above a workspace; the workspace itself may not
-// be one, and must not hold, or lie in, what the host keeps of its accounts.
+// be one, and must not hold, or lie in, what the host keeps to itself.
 func (h *Host) workspaceDir(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", errors.New("path is not absolute")
@@ -59,12 +59,17 @@ func (h *Host) workspaceDir(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	private, err := filepath.EvalSymlinks(h.cfg.Connections.Dir())
-	if err != nil {
-		return "", err
-	}
-	if contains(dir, private) || contains(private, dir) {
-		return "", errors.New("it overlaps the directory of the connections")
+	for _, d := range append([]string{h.cfg.Connections.Dir()}, h.cfg.Private...) {
+		private, err := filepath.EvalSymlinks(d)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if contains(dir, private) || contains(private, dir) {
+			return "", errors.New("it overlaps a private directory of the host")
+		}
 	}
 	return dir, nil
 }

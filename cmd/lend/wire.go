@@ -158,6 +158,7 @@ func (a *app) openOwnersSide(p paths, pol *policy.Policy, log zerolog.Logger) (*
 	if err == nil {
 		o.host, err = localhost.New(localhost.Config{
 			Store: o.store, Transport: o.transport, Connections: o.root, Workspaces: workspaces(pol), Log: log,
+			Private: []string{p.config, p.state},
 		})
 	}
 	if err != nil {
