@@ -163,7 +163,8 @@ func TestResult(t *testing.T) {
 		"busy":      {&protocol.Refusal{Code: protocol.CodeBusy}, "gateway", "no", "BUSY", true},
 		"denied":    {&protocol.Refusal{Code: protocol.CodeDenied}, "gateway", "no", "DENIED", false},
 		"timeout":   {&protocol.Ended{Code: protocol.CodeTimeout}, "gateway", "yes", "TIMEOUT", false},
-		"unknown":   {client.ErrOutcomeUnknown, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"unknown":   {&protocol.Ended{Code: protocol.CodeOutcomeUnknown}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"no-record": {&protocol.Refusal{Code: protocol.CodeOutcomeUnknown}, "gateway", "unknown", "OUTCOME_UNKNOWN", false},
 		"not-there": {errors.New("no link"), "caller", "no", "NOT_SENT", true},
 	}
 	for title, c := range cases {

@@ -50,7 +50,8 @@ Exit status: that of the command, or 128+n for signal n; and of its own
   127  no such connector, version or command in the lease; nothing ran
   130  cancelled by the caller
   255  outcome unknown: try again only with the same --op
---result FILE says which it was, since a command may return these as well.
+--result FILE says which it was, since a command may return these as well; with
+--json the same object is the last line of standard error.
 
 The first ^C cancels the command, the second shortens its grace, the third leaves.`,
 		Example: `  lend run --lease laptop-github.lease github issue.list --repo acme/site
@@ -82,19 +83,40 @@ The first ^C cancels the command, the second shortens its grace, the third leave
 	return c
 }
 
-// Of its own: the statuses that no code of the gateway has.
+// exitNotSent is the status of a run of which nothing was sent.
 const exitNotSent = 125
 
 // remote runs one command and returns the exit status; the error is for people.
 func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error) {
+	started := time.Now()
+	cmd, err := a.runRemote(ctx, f, args)
+	status := client.ExitStatus(err)
+	r := resultOf(cmd, err, status, time.Since(started))
+	if r.OperationID == "" {
+		r.OperationID = f.op
+	}
+	if f.result != "" {
+		if werr := writeResult(f.result, r); werr != nil {
+			a.problem(werr.Error(), "")
+		}
+	}
+	if a.json {
+		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
+	}
+	return status, forPeople(err)
+}
+
+// runRemote is the run itself. The Cmd is nil if nothing could be sent.
+func (a *app) runRemote(ctx context.Context, f runFlags, args []string) (*client.Cmd, error) {
 	stdin, err := a.inputFor(f)
 	if err != nil {
-		return exitNotSent, err
+		return nil, err
 	}
 	c, err := a.newClient(f)
 	if err != nil {
-		return exitNotSent, err
+		return nil, err
 	}
+	defer func() { _ = c.Close() }() // what is left of it is told by the error
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if f.timeout > 0 {
@@ -104,7 +126,7 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error
 	a.stopSignals()
 	signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the remote side, not this program
 	signals := newSignals(cancel)
-	started := time.Now()
+	defer signals.stop()
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
 		cmd := c.Command(runCtx, args[0], args[1], args[2:]...)
 		cmd.Version, cmd.OperationID = f.version, f.op
@@ -117,17 +139,9 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error
 	}
 	cmd, err := attempt(stdin)
 	if stdin != nil && f.stdin == "auto" && isRefusal(err, protocol.CodeInputRejected) {
-		cmd, err = attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
+		return attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
 	}
-	signals.stop()
-	status := client.ExitStatus(err)
-	if f.result != "" {
-		if werr := writeResult(f.result, cmd, err, status, time.Since(started)); werr != nil {
-			a.problem(werr.Error(), "")
-		}
-	}
-	_ = c.Close() // what is left of it is told by err
-	return status, forPeople(err)
+	return cmd, err
 }
 
 func isRefusal(err error, code protocol.Code) bool {
@@ -276,7 +290,7 @@ func (s *signals) watch() {
 			end()
 		default:
 			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: lend run --op %s … asks again\n", s.cmd.Load().OperationID)
-			os.Exit(client.ExitStatus(client.ErrOutcomeUnknown))
+			os.Exit(protocol.CodeOutcomeUnknown.EndStatus())
 		}
 	}
 }
@@ -319,9 +333,13 @@ type result struct {
 
 func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result {
 	r := result{
-		SchemaVersion: jsonSchema, OperationID: cmd.OperationID, Origin: "command", Ran: "yes", ExitStatus: status,
+		SchemaVersion: jsonSchema, Origin: "command", Ran: "yes", ExitStatus: status,
 		Code: protocol.CodeOK.String(), Duration: took.Milliseconds(),
 	}
+	if cmd == nil {
+		cmd = &client.Cmd{}
+	}
+	r.OperationID = cmd.OperationID
 	if e := cmd.Exit(); e != nil {
 		r.Stdin, r.Stdout, r.Stderr, r.Forced = e.Stdin, e.Stdout, e.Stderr, e.Forced
 		r.Code, r.Signal, r.Status = e.Code.String(), e.Signal, &e.Status
@@ -333,24 +351,25 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 	case err == nil || errors.As(err, &exit):
 	case errors.As(err, &refused):
 		r.Origin, r.Ran, r.Code = "gateway", "no", refused.Code.String()
-		r.Message, r.Retryable = refused.Error(), refused.Code.Retryable()
-	case errors.As(err, &ended):
-		r.Origin, r.Code, r.Message = "gateway", ended.Code.String(), ended.Error()
-		if errors.Is(err, client.ErrOutcomeUnknown) {
+		r.Message, r.Retryable = refused.Error(), refused.Retryable()
+		if refused.Code == protocol.CodeOutcomeUnknown { // the gateway knows of a start and of no end
 			r.Ran = "unknown"
 		}
-	case errors.Is(err, client.ErrOutcomeUnknown):
-		r.Origin, r.Ran, r.Code, r.Message = "caller", "unknown", protocol.CodeOutcomeUnknown.String(), err.Error()
+	case errors.As(err, &ended):
+		r.Origin, r.Code, r.Message = "gateway", ended.Code.String(), ended.Error()
+		if ended.Code == protocol.CodeOutcomeUnknown {
+			r.Origin, r.Ran = "caller", "unknown"
+		}
 	default:
 		r.Origin, r.Ran, r.Code, r.Message, r.Retryable = "caller", "no", "NOT_SENT", err.Error(), true
 	}
 	return r
 }
 
-func writeResult(path string, cmd *client.Cmd, err error, status int, took time.Duration) error {
-	b, jerr := json.MarshalIndent(resultOf(cmd, err, status, took), "", "  ")
-	if jerr != nil {
-		return fmt.Errorf("write the result: %w", jerr)
+func writeResult(path string, r result) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the result: %w", err)
 	}
 	return ownerfile.Replace(path, append(b, '\n'))
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,8 @@ func (a *app) connectorTryCommand() *cobra.Command {
 		Long: `Run a command of an installed Connector as PEER would get it: through the same
 frames, lease, policy, argument grammar, record and supervisor, with this
 machine's policy of now. Only the link is missing. The record is thrown away.
-Exit statuses are those of lend run.`,
+Exit statuses are those of lend run; with --json, what happened is the last line
+of standard error.`,
 		Example: `  lend connector try --peer laptop github issue.list --repo acme/site
   echo '{a: 1}' | lend connector try --peer laptop json5 format`,
 		Args: cobra.MinimumNArgs(2),
@@ -43,8 +45,13 @@ Exit statuses are those of lend run.`,
 			if err != nil {
 				return err
 			}
-			status, err := a.try(cmd.Context(), tryRequest{peer, version, in, stdin == "auto", args})
-			if err != nil {
+			started := time.Now()
+			err = a.try(cmd.Context(), tryRequest{peer, version, in, stdin == "auto", args})
+			status := client.ExitStatus(err)
+			if a.json {
+				_ = json.NewEncoder(a.err).Encode(resultOf(nil, err, status, time.Since(started))) // stdout is the command's
+			}
+			if err = forPeople(err); err != nil {
 				a.problem(err.Error(), hintOf(err))
 			}
 			if status != 0 {
@@ -81,41 +88,41 @@ type tryRequest struct {
 	args          []string
 }
 
-func (a *app) try(ctx context.Context, r tryRequest) (status int, err error) {
+func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 	p, err := a.paths()
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	pol, err := a.servablePolicy(p.policy())
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	holder, err := resolvePeer(pol, r.peer)
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	grant, err := a.composeGrant(issueFlags{version: r.version}, r.args[:2])
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	s := &serving{loaded: pol}
 	dir, err := os.MkdirTemp("", "lend-try-")
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	defer func() { err = joinClose(err, s.close, func() error { return os.RemoveAll(dir) }) }()
 	if err := a.openTry(ctx, p, s, dir, grant.Connector); err != nil {
-		return exitNotSent, err
+		return err
 	}
 	chain, err := tryLease(p, holder, s.node.ID(), grant)
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:])
 	op, err := name.ParseOperationID("try-" + hex.EncodeToString(id[:]))
 	if err != nil {
-		return exitNotSent, err
+		return err
 	}
 	start := &protocol.Start{
 		Operation: op, Lease: chain, Connector: grant.Connector, Version: grant.Version, Command: grant.Commands[0],
@@ -185,19 +192,19 @@ func tryLease(p paths, holder, gateway name.PeerID, g lease.Grant) ([][]byte, er
 	return [][]byte{envelope}, nil
 }
 
-// tried turns the end into an exit status, as lend run does.
-func tried(exit protocol.Exit, err error) (int, error) {
+// tried turns the end into the error that the client has for it.
+func tried(exit protocol.Exit, err error) error {
 	var refused *protocol.Refusal
 	switch {
 	case errors.As(err, &refused):
-		return client.ExitStatus(refused), refused
+		return refused
 	case err != nil:
-		return client.ExitStatus(client.ErrOutcomeUnknown), err
+		return &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: err}
 	case exit.Code != protocol.CodeOK:
-		return exit.Code.EndStatus(), fmt.Errorf("ended: %s: %s", exit.Code, exit.Code.Public())
-	case exit.Signal != "":
-		return client.ExitStatus(&client.ExitError{Signal: exit.Signal}), nil
+		return &client.EndedError{Code: exit.Code}
+	case exit.Signal != "" || exit.Status != 0:
+		return &client.ExitError{Code: exit.Status, Signal: exit.Signal, Core: exit.Core}
 	default:
-		return exit.Status, nil
+		return nil
 	}
 }
