@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -209,4 +210,28 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.Error(t, err, "one more is closed at once")
 	require.False(t, errors.Is(err, os.ErrDeadlineExceeded))
 	require.NoError(t, c.Close())
+}
+
+// strangers is a listener on which a thousand connections come that nobody can name.
+type strangers struct {
+	net.Listener
+	left int
+}
+
+func (s *strangers) Accept() (net.Conn, error) {
+	if s.left == 0 {
+		return nil, net.ErrClosed
+	}
+	s.left--
+	ours, theirs := net.Pipe()
+	return ours, theirs.Close()
+}
+
+func TestRefusalsDoNotFloodTheLog(t *testing.T) {
+	var lines bytes.Buffer
+	l := guard(&strangers{left: 1000}, zerolog.New(&lines))
+	_, err := l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Empty(t, l.slots)
+	require.Equal(t, maxRefusalLines, bytes.Count(lines.Bytes(), []byte("\n")))
 }

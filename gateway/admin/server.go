@@ -21,6 +21,8 @@ const (
 	maxRequest     = 64 << 10
 	requestTimeout = 30 * time.Second
 	maxConnections = 32
+	// maxRefusalLines bounds the log lines about refused connections in a minute.
+	maxRefusalLines = 10
 )
 
 // maxPath bounds the path of a socket, in bytes: what the system takes, without the
@@ -57,7 +59,7 @@ func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*S
 		return nil, fmt.Errorf("listen on the admin socket: %w", err)
 	}
 	s := &Server{
-		listener: &guardedListener{Listener: raw, log: log, slots: make(chan struct{}, maxConnections)},
+		listener: guard(raw, log),
 		done:     make(chan struct{}),
 	}
 	s.http = &http.Server{
@@ -121,7 +123,13 @@ func answer(log zerolog.Logger, f func(context.Context) (any, error)) http.Handl
 	}
 }
 
-// guardedListener lets only the owner in.
+// guard lets only the owner in. A lent command may connect as fast as it can: few of
+// its refusals are logged.
+func guard(l net.Listener, log zerolog.Logger) *guardedListener {
+	few := log.Sample(&zerolog.BurstSampler{Burst: maxRefusalLines, Period: time.Minute})
+	return &guardedListener{Listener: l, log: few, slots: make(chan struct{}, maxConnections)}
+}
+
 type guardedListener struct {
 	net.Listener
 	log   zerolog.Logger
