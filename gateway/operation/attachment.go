@@ -19,7 +19,10 @@ var (
 	ErrBeyond = errors.New("attach beyond the output")
 )
 
-var errUnwanted = errors.New("frame not wanted now")
+var (
+	errUnwanted   = errors.New("frame not wanted now")
+	errSupplanted = errors.New("another stream has taken over")
+)
 
 // Stream is what the operation does with the stream of a session besides frames.
 type Stream interface {
@@ -153,9 +156,9 @@ func (o *Operation) follow(a *attachment) error {
 		case *protocol.Ack:
 			err = o.acked(a, f)
 		case *protocol.OutputClosed:
-			o.closeOutput(f.Stream)
+			err = o.closeOutput(a, f.Stream)
 		case *protocol.ExitAck:
-			return nil
+			return o.exitAcked(a)
 		default:
 			err = errUnwanted
 		}
@@ -169,7 +172,10 @@ func (o *Operation) follow(a *attachment) error {
 func (o *Operation) acked(a *attachment, f *protocol.Ack) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if f.Stdout > a.next[0] || f.Stderr > a.next[1] {
+	switch {
+	case o.current != a:
+		return errSupplanted
+	case f.Stdout > a.next[0] || f.Stderr > a.next[1]:
 		return errUnwanted
 	}
 	before := o.out[0].base + o.out[1].base
@@ -178,6 +184,24 @@ func (o *Operation) acked(a *attachment, f *protocol.Ack) error {
 	if o.exit != nil && o.out[0].base+o.out[1].base > before {
 		o.extendLocked(a)
 	}
+	return nil
+}
+
+// exitAcked takes the caller's word that it has the end, which it cannot have
+// before that was written.
+func (o *Operation) exitAcked(a *attachment) error {
+	a.mu.Lock()
+	told := a.last
+	a.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.current != a:
+		return errSupplanted
+	case !told:
+		return errUnwanted
+	}
+	o.settleLocked() // now, so that nobody attaches in between and waits for ever
 	return nil
 }
 
@@ -290,7 +314,6 @@ func (o *Operation) sendTo(a *attachment, f protocol.Frame) {
 // detach ends the session of a: well if err is nil, otherwise the grace begins.
 func (o *Operation) detach(a *attachment, err error) {
 	if err == nil {
-		o.settle()
 		_ = a.Stream.Close()
 		return
 	}

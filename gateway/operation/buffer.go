@@ -16,6 +16,9 @@ const (
 	// such a buffer is kept instead of copied into one that fits.
 	pooledSize = protocol.DataHeaderMax + protocol.MaxData
 	keepWhole  = 16 << 10
+	// smallPayload is what is joined to the chunk before it: a chunk costs as much
+	// as some hundred bytes, and a peer or a child may write one byte at a time.
+	smallPayload = 1 << 10
 )
 
 // Budget bounds the bytes that all operations of a gateway keep together, and
@@ -80,6 +83,26 @@ func (b *Budget) keep(p *[]byte, n int) *chunk {
 func (b *Budget) copied(payload []byte) *chunk {
 	p := b.get()
 	return b.keep(p, copy((*p)[protocol.DataHeaderMax:], payload))
+}
+
+// extend joins a small payload to c, unless c is nil, in use or large enough.
+func (b *Budget) extend(c *chunk, payload []byte) bool {
+	if c == nil || c.refs > 1 || len(payload) >= smallPayload || len(c.buf)+len(payload) > keepWhole {
+		return false
+	}
+	c.buf = append(c.buf, payload...)
+	if c.pooled == nil {
+		b.used.Add(int64(len(payload)))
+	}
+	return true
+}
+
+// last returns the last chunk, nil if there is none.
+func last(chunks []*chunk) *chunk {
+	if len(chunks) == 0 {
+		return nil
+	}
+	return chunks[len(chunks)-1]
 }
 
 // unref drops one reference; with the last one the bytes are given back.

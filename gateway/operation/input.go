@@ -45,6 +45,9 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 	defer o.mu.Unlock()
 	in := &o.in
 	switch {
+	case o.current != a: // what the other was told as Accepted.stdin holds
+		wake(in.space) // it may have been meant for the other
+		return errSupplanted
 	case !a.Input || in.pipe == nil || in.ended:
 		return errUnwanted
 	case in.closed:
@@ -59,8 +62,9 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 		o.rejectLocked(CauseInputText)
 		return nil
 	}
-	c := o.cfg.Budget.copied(payload)
-	in.queue = append(in.queue, c)
+	if !o.cfg.Budget.extend(last(in.queue), payload) {
+		in.queue = append(in.queue, o.cfg.Budget.copied(payload))
+	}
 	in.queued += n
 	in.got += n
 	wake(in.wake)
@@ -85,6 +89,9 @@ func (o *Operation) rejectLocked(c Cause) {
 func (o *Operation) endInput(a *attachment, total uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.current != a {
+		return errSupplanted
+	}
 	if !a.Input || o.in.ended || total != o.in.got {
 		return errUnwanted
 	}

@@ -178,7 +178,15 @@ func (o *Operation) Shutdown() {
 
 // Drop forgets what is kept for a caller; an operation that has ended is then
 // done.
-func (o *Operation) Drop() { o.settle() }
+func (o *Operation) Drop() {
+	o.settle()
+	o.mu.Lock()
+	a := o.current
+	o.mu.Unlock()
+	if a != nil {
+		a.fail(protocol.CodeInternal)
+	}
+}
 
 // supervise follows the process to its end, tells it, and keeps the tail until
 // the caller has it or its grace is over.
@@ -343,12 +351,11 @@ func (o *Operation) detachedLocked() {
 
 func (o *Operation) graceOver() {
 	o.mu.Lock()
-	attached, ended := o.current != nil, o.exit != nil
-	o.mu.Unlock()
+	defer o.mu.Unlock()
 	switch {
-	case attached:
-	case ended:
-		o.settle()
+	case o.current != nil:
+	case o.exit != nil:
+		o.settleLocked()
 	default:
 		o.Cancel(CausePeerGone)
 	}
@@ -358,6 +365,10 @@ func (o *Operation) graceOver() {
 func (o *Operation) settle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.settleLocked()
+}
+
+func (o *Operation) settleLocked() {
 	if o.dropped {
 		return
 	}

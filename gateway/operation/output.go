@@ -102,10 +102,15 @@ func (o *Operation) keep(f *output, p *[]byte, n int) bool {
 		n, over = int(room), true
 	}
 	if n > 0 {
-		c := b.keep(p, n)
-		c.stream, c.offset = f.stream, f.end
-		c.start = protocol.PutDataHeader(c.buf, f.stream, c.offset, n)
-		f.chunks = append(f.chunks, c)
+		c := last(f.chunks)
+		if b.extend(c, (*p)[protocol.DataHeaderMax:][:n]) {
+			b.put(p)
+		} else {
+			c = b.keep(p, n)
+			c.stream, c.offset = f.stream, f.end
+			f.chunks = append(f.chunks, c)
+		}
+		c.start = protocol.PutDataHeader(c.buf, f.stream, c.offset, len(c.payload()))
 		f.end += uint64(n)
 	} else {
 		b.put(p)
@@ -148,9 +153,13 @@ func (o *Operation) forgetLocked(f *output) {
 
 // closeOutput is for a caller that reads f no more: the child's next write to it
 // fails as if its reader had gone.
-func (o *Operation) closeOutput(s protocol.Stream) {
+func (o *Operation) closeOutput(a *attachment, s protocol.Stream) error {
 	f := &o.out[s-1]
 	o.mu.Lock()
+	if o.current != a {
+		o.mu.Unlock()
+		return errSupplanted
+	}
 	f.gone = true
 	o.forgetLocked(f)
 	o.mu.Unlock()
@@ -158,6 +167,7 @@ func (o *Operation) closeOutput(s protocol.Stream) {
 	for i := range o.out {
 		wake(o.out[i].wake)
 	}
+	return nil
 }
 
 // heldByCaller tells whether an open output has waited for the caller, and not

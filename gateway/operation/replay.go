@@ -10,6 +10,7 @@ import (
 // the outputs begin where they ended, so that the caller sees what is missing. It
 // closes or resets the stream.
 func Replay(s Session, exit protocol.Exit) error {
+	_ = s.Stream.SetWriteDeadline(time.Now().Add(DefaultExitAck))
 	err := s.Writer.WriteFrame(&protocol.Accepted{Attached: true, Stdin: exit.Stdin, Stdout: exit.Stdout, Stderr: exit.Stderr})
 	if err == nil {
 		err = s.Writer.WriteFrame(&exit)
