@@ -149,7 +149,12 @@ type ownersSide struct {
 	host      *localhost.Host
 }
 
+// openOwnersSide also closes this process to the commands that it will run: they are
+// processes of the same user, and it holds keys and the owner's environment.
 func (a *app) openOwnersSide(p paths, pol *policy.Policy, log zerolog.Logger) (*ownersSide, error) {
+	if err := process.Harden(); err != nil {
+		return nil, fmt.Errorf("keep other processes out of this one's memory: %w", err)
+	}
 	o := &ownersSide{transport: process.New(process.Config{Log: log})}
 	var err error
 	if o.store, err = a.openStore(p, o.transport, "", log); err == nil {
