@@ -263,3 +263,22 @@ func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("process %d is there: %v", pid, err)
 	}
 }
+
+// locate VARIABLE DIR END: set a variable to the one regular file below the
+// directory whose path ends so.
+func cmdLocate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: locate VARIABLE DIR END")
+	}
+	var found []string
+	ts.Check(filepath.WalkDir(ts.MkAbs(args[1]), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, "/"+args[2]) {
+			found = append(found, path)
+		}
+		return err
+	}))
+	if len(found) != 1 {
+		ts.Fatalf("%d files end in %s: %q", len(found), args[2], found)
+	}
+	ts.Setenv(args[0], found[0])
+}

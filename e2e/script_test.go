@@ -106,6 +106,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"alter":     cmdAlter,
 			"badpolicy": cmdBadPolicy,
 			"idle":      cmdIdle,
+			"locate":    cmdLocate,
 			"gone":      cmdGone,
 			"exits":     cmdExits,
 			"capture":   cmdCapture,
