@@ -237,3 +237,43 @@ func TestALongDirectoryNeedsNoGateway(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "no gateway is running")
 }
+
+// Two connections make every rule ambiguous that names none: a mistyped name must
+// not make one.
+func TestReadingMakesNoConnection(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "fx")
+	executable, err := os.Executable()
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"init"},
+		{"connector", "new", "exec:" + executable, "--key", "fx", "--out", source},
+		{"connector", "add", source},
+		{"connector", "setting", "set", "fx", "TZ", "UTC"},
+	} {
+		code, _, errs := lend(t, dir, args...)
+		require.Zero(t, code, "%s", errs)
+	}
+	cases := map[string]struct {
+		args []string
+		code int
+	}{
+		"secret-list":    {[]string{"secret", "list", "fx"}, 2},
+		"secret-remove":  {[]string{"secret", "remove", "fx", "token"}, 2},
+		"setting-list":   {[]string{"setting", "list", "fx"}, 2},
+		"setting-remove": {[]string{"setting", "remove", "fx", "TZ"}, 2},
+		"undeclared":     {[]string{"secret", "set", "fx", "token"}, 1},
+		"reserved":       {[]string{"setting", "set", "fx", "HOME", "/"}, 1},
+		"no-login":       {[]string{"login", "fx"}, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, _, errs := lend(t, dir, append(append([]string{"connector"}, c.args...), "--connection", "typo")...)
+			require.Equal(t, c.code, code, "%s", errs)
+			require.Contains(t, errs, "lend: error: ")
+			code, _, errs = lend(t, dir, "connector", "setting", "list", "fx", "--connection", "typo")
+			require.Equal(t, 2, code)
+			require.Contains(t, errs, "fx has no connection typo\nlend: hint: --connection default\n")
+		})
+	}
+}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -15,8 +17,17 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// withConnection finds or makes the connection of an installed Connector.
-func (a *app) withConnection(key, id string, f func(*connection.Connection, install.Release) error) error {
+// useOf is what a command does to a connection.
+type useOf int
+
+const (
+	existing   useOf = iota // it must be there
+	perhapsNew              // it is made if it is not there, and stays if f succeeds
+)
+
+// withConnection runs f on a connection of an installed Connector. The default
+// connection of a Connector that has none is made in any case.
+func (a *app) withConnection(key, id string, use useOf, f func(*connection.Connection, install.Release) error) error {
 	return a.withStore("", func(s *install.Store) error {
 		r, err := a.release(s, key, "")
 		if err != nil {
@@ -34,15 +45,38 @@ func (a *app) withConnection(key, id string, f func(*connection.Connection, inst
 		if err != nil {
 			return &usageError{err: err}
 		}
-		c, err := root.Get(r.Manifest.Key, cid)
-		if errors.Is(err, connection.ErrNotFound) {
-			c, err = root.Create(r.Manifest.Key, cid)
-		}
+		c, made, err := openConnection(root, r.Manifest.Key, cid, use)
 		if err != nil {
 			return err
 		}
-		return f(c, r)
+		if err = f(c, r); err != nil && made {
+			return errors.Join(err, root.Remove(r.Manifest.Key, cid)) // it would make routes ambiguous
+		}
+		return err
 	})
+}
+
+func openConnection(root *connection.Root, key name.ConnectorKey, id name.ConnectionID, use useOf) (c *connection.Connection, made bool, err error) {
+	c, err = root.Get(key, id)
+	if !errors.Is(err, connection.ErrNotFound) {
+		return c, false, err
+	}
+	if use == perhapsNew {
+		c, err = root.Create(key, id)
+		return c, true, err
+	}
+	all, err := root.Ensure(key)
+	if err != nil {
+		return nil, false, err
+	}
+	names := []string{}
+	for _, c := range all {
+		if c.ID() == id {
+			return c, false, nil
+		}
+		names = append(names, "--connection "+c.ID().String())
+	}
+	return nil, false, usagef(strings.Join(names, ", "), "%s has no connection %s", key, id)
 }
 
 func connectionFlag(c *cobra.Command, id *string) {
@@ -67,9 +101,13 @@ func (a *app) secretSetCommand() *cobra.Command {
 		Long: `Store a secret of one connection. It is read from standard input, or from --file;
 it is never an argument, never printed, and only the Connector's CLI gets it, in
 the variable that the manifest declares. For a secret that the manifest does not
-declare, name the variable with --env.`,
+declare, name the variable with --env. The next command that starts has it.
+
+A --connection that is not there is made: another account of the same Connector.
+As soon as there are two, each rule of the policy must name the one it means.`,
 		Example: `  lend connector secret set github token < token.txt
-  lend connector secret set github token --env GH_TOKEN --file token.txt`,
+  lend connector secret set github token --env GH_TOKEN --file token.txt
+  lend connector secret set github token --env GH_TOKEN --connection work < token.txt`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			label, err := name.ParseLabel(args[1])
@@ -87,10 +125,10 @@ declare, name the variable with --env.`,
 			} else if isTerminal(a.in) {
 				return usagef("lend connector secret set KEY NAME < FILE", "a secret is read from standard input or --file, not from a terminal")
 			}
-			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
 				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, in)
 				if errors.Is(err, connection.ErrNotFound) {
-					return &hinted{err: err, hint: "--env VARIABLE declares a secret that the manifest does not have"}
+					return &hinted{err: err, hint: fmt.Sprintf("lend connector secret set %s %s --env VARIABLE", args[0], label)}
 				}
 				if err != nil {
 					return err
@@ -116,7 +154,7 @@ func (a *app) secretListCommand() *cobra.Command {
 		Example: "  lend connector secret list github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
 				if err != nil {
 					return err
@@ -159,7 +197,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{err: err}
 			}
-			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				if err := c.DeleteSecret(label); err != nil {
 					return err
 				}
@@ -190,7 +228,7 @@ loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting set github HTTPS_PROXY http://proxy.example:3128",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
 				if err := c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]); err != nil {
 					return err
 				}
@@ -204,7 +242,7 @@ loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting remove github HTTPS_PROXY",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
 					return err
 				}
@@ -218,7 +256,7 @@ loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting list github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				return a.showSettings(c)
 			})
 		},
@@ -261,7 +299,7 @@ use. It runs on this machine only; no peer can reach it.`,
 		Example: "  lend connector login github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, _ install.Release) error {
 				v, err := a.chooseVersion(c.Connector(), version)
 				if err != nil {
 					return err
