@@ -282,3 +282,16 @@ func cmdLocate(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Setenv(args[0], found[0])
 }
+
+// tool VARIABLE NAME: set a variable to where a program of this machine is, links
+// followed. Without it the script fails.
+func cmdTool(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: tool VARIABLE NAME")
+	}
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	path, err = filepath.EvalSymlinks(path)
+	ts.Check(err)
+	ts.Setenv(args[0], path)
+}

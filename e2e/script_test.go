@@ -107,6 +107,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"badpolicy": cmdBadPolicy,
 			"idle":      cmdIdle,
 			"locate":    cmdLocate,
+			"tool":      cmdTool,
 			"gone":      cmdGone,
 			"exits":     cmdExits,
 			"capture":   cmdCapture,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ func (a *app) openStore(p paths, transport *process.Transport, registry string, 
 	}
 	c := install.Config{
 		Dir: p.store(), Log: log, Registry: registry,
-		CAFile: os.Getenv("LEND_CA_FILE"), Proxy: os.Getenv("HTTPS_PROXY"),
+		CAFile: cmp.Or(os.Getenv("LEND_CA_FILE"), os.Getenv("SSL_CERT_FILE")), Proxy: os.Getenv("HTTPS_PROXY"),
 	}
 	if c.Registry == "" {
 		c.Registry = os.Getenv("NPM_CONFIG_REGISTRY")
