@@ -88,8 +88,13 @@ func (a *app) connectorNewCommand() *cobra.Command {
 		Use:   "new npm:NAME@VERSION | exec:PATH",
 		Short: "write a Connector directory to start from",
 		Long: `Make a directory with a manifest: for an npm package, with a lock that pins its
-whole tree; for an executable, with a copy of it. The manifest declares no
-commands: write them there, or in the policy. Then: lend connector add.`,
+whole tree; for an executable, with a copy of that one file and of nothing beside
+it. The manifest declares no commands: write them there, or in the policy. Then:
+lend connector add.
+
+npm packages need lend runtime add node first, and the registry; it is reached
+through $HTTPS_PROXY, if set, and trusts the certificates in the file $LEND_CA_FILE,
+or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend connector new npm:json5@2.2.3 --registry "$(npm config get registry)"
   lend connector new exec:/usr/bin/gh --key github --version 2.23.0 --out gh`,
 		Args: cobra.ExactArgs(1),
@@ -110,7 +115,11 @@ commands: write them there, or in the policy. Then: lend connector add.`,
 					Version       string `json:"version"`
 				}{jsonSchema, n.Dir, m.Key.String(), m.Version.String()}
 				return a.show(r, func() error {
-					a.note("lend: next: lend connector add %s", name.Quote(n.Dir))
+					next := "lend connector add " + name.Quote(n.Dir)
+					if registry != "" {
+						next += " --registry " + registry
+					}
+					a.note("lend: next: %s", next)
 					return a.say("%s: connector %s %s", n.Dir, r.Key, r.Version)
 				})
 			})
@@ -192,10 +201,12 @@ func (a *app) connectorAddCommand() *cobra.Command {
 		Short: "verify a Connector and install a private copy",
 		Long: `Copy a Connector (a directory, .zip, .tar.gz or .tgz with a
 connector-manifest.json at its root) into a private read-only place, verify every
-byte of it, and install what its lock pins. Nothing is shared by this: the policy
-says what is. A running gateway takes the change up at once.`,
-		Example: "  lend connector add ./gh\n  lend connector add github-2.40.1.tar.gz",
-		Args:    cobra.ExactArgs(1),
+byte of it, and install what its lock pins, from the registry. Nothing is shared by
+this: the policy says what is. A running gateway takes the change up at once.`,
+		Example: `  lend connector add ./gh
+  lend connector add github-2.40.1.tar.gz
+  lend connector add ./json5 --registry "$(npm config get registry)"`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(args[0])
 			if err != nil {
@@ -234,7 +245,7 @@ func (a *app) printAdded(r shownRelease) error {
 		a.note("lend: a package of its lock has install scripts; they did not run")
 	}
 	if len(r.Commands) == 0 {
-		a.note("lend: it declares no commands; the policy declares those that you share (commands: %s: …)", r.Key)
+		a.note("lend: it declares no commands; the policy declares those that you share: commands: {%s: …}, see docs/policy.md", r.Key)
 		return nil
 	}
 	a.note("lend: to share it, add to the policy:\n")

@@ -120,7 +120,7 @@ func firstPolicy(owner name.PeerID) []byte {
 #
 # What this machine lends, to whom, and within which bounds. What is not allowed
 # here is refused; this file allows nothing yet. See docs/policy.md, and after
-# each change: lend policy check
+# each change: lend policy check, and start lend serve again.
 policy: 1
 
 # Keys whose leases count here. "owner" is this machine's own (lend lease issue).
@@ -133,12 +133,22 @@ issuers:
 # peers:
 #   laptop: 12D3KooW…
 
-# What each may run. lend connector show KEY lists commands and parameters.
+# The commands of a Connector whose own manifest declares none, as lend connector
+# show KEY says: what the caller may write, and how the CLI gets it.
+# commands:
+#   github:
+#     issue.list:
+#       arguments: [issue, list]
+#       effect: read
+#       parameters:
+#         repo: {flag: --repo, enum: [acme/site, acme/docs], required: true}
+
+# What each may run, perhaps narrowed.
 # allow:
 #   - name: laptop reads issues
 #     to: [laptop]
 #     connector: github
-#     version: "2.40.1"
+#     version: "2.23.0"    # lend connector list
 #     commands:
 #       issue.list:
 #         repo: {enum: [acme/site]}

@@ -47,7 +47,11 @@ func (a *app) leaseIssueCommand() *cobra.Command {
 		Long: `Sign a lease with this machine's owner key: PEER may run the named commands of
 the Connector KEY on this gateway until the lease expires. What the policy does
 not allow that peer today is refused. The file is the lease: give it to that
-peer; it is of no use to any other. Addresses of a running gateway are put in.`,
+peer; it is of no use to any other. The addresses of the running gateway that
+another machine could use are put in: issue leases while lend serve runs. To use
+it on this machine, with no network, add --local-addresses.
+
+The gateway asks its policy again for every call: a lease gives no more than that.`,
 		Example: `  lend lease issue --to laptop github issue.list issue.view
   lend lease issue --to laptop --life 1h --out l.lease github issue.list
   lend lease issue --to 12D3KooW… --pin repo=acme/site github issue.list`,
@@ -73,6 +77,9 @@ peer; it is of no use to any other. Addresses of a running gateway are put in.`,
 func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error {
 	if f.to == "" {
 		return usagef("lend lease issue --to PEER KEY COMMAND", "--to is missing")
+	}
+	if f.life <= 0 {
+		return usagef("--life 10m", "--life %s: a lease lives for some time", f.life)
 	}
 	p, err := a.paths()
 	if err != nil {
@@ -115,12 +122,14 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	}
 	if err := ownerfile.Create(out, text); err != nil {
 		if errors.Is(err, os.ErrExist) {
-			return usagef("lend lease issue … --out ANOTHER", "%s exists already", out)
+			return usagef("lend lease issue … --out ANOTHER, or remove it first", "%s exists already", out)
 		}
 		return err
 	}
+	a.noteOldPolicy(cmd.Context(), p.policy(), pol.Digest())
 	if len(addresses) == 0 {
-		a.note("lend: hint: no gateway runs here, so the lease holds no address; give --address, or lend run --address")
+		a.note("lend: hint: the lease holds no address, since no gateway runs here that another machine could reach;")
+		a.note("lend: hint: start lend serve first, or give --address or --local-addresses")
 	}
 	shown := lease.Describe(lease.File{Chain: chain, Lease: l, Addresses: addresses}, time.Now())
 	return a.show(struct {

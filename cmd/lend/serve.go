@@ -40,7 +40,11 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve what the policy lends until the program is stopped. It listens on loopback
 and on the addresses of the local network, port 5363 of TCP and UDP, unless
 --listen says otherwise; --announce is what peers should dial instead. A policy
-that has errors, or whose tests fail, is not served. Log lines go to stderr.`,
+that has errors, or whose tests fail, is not served.
+
+The policy is read once: after changing it, stop this with ^C or SIGTERM and start
+it again. Connectors, secrets and settings are taken up while it runs. When it is
+ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.`,
 		Example: `  lend serve
   lend serve --listen /ip4/0.0.0.0/tcp/5363 --listen /ip4/0.0.0.0/udp/5363/quic-v1
   lend serve --announce /dns4/lend.example.org/tcp/5363`,
