@@ -21,6 +21,9 @@ import (
 // killed and the tree with it, under the same budget again.
 const closeBudget = 10 * time.Second
 
+// nudgeAfter is when a supervisor that has not answered a request is woken once more.
+const nudgeAfter = 250 * time.Millisecond
+
 // operation is one command under a supervisor. It is a route.Process.
 type operation struct {
 	super *supervisor
@@ -83,6 +86,8 @@ func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operati
 	}
 	late := time.AfterFunc(answerBudget, s.kill)
 	defer late.Stop()
+	nudge := time.AfterFunc(nudgeAfter, s.wake) // the command may stop it before it has answered
+	defer nudge.Stop()
 	m.Seq = o.seq
 	s.wake()
 	err := s.request(m, supervise.Request{Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env}, files)

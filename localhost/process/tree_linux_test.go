@@ -280,6 +280,21 @@ func TestStoppedSupervisor(t *testing.T) {
 		require.NoError(t, p.Terminate())
 		require.Equal(t, 7, wait(t, p).Code)
 	})
+	t.Run("before-it-answers", func(t *testing.T) {
+		tr := transport(t, Config{Idle: 1})
+		warm(t, tr, 1)
+		pid := tr.backend.idle[0].pid
+		began, stopping := time.Now(), make(chan struct{})
+		go func() {
+			defer close(stopping)
+			for time.Since(began) < nudgeAfter/2 {
+				_ = unix.Kill(pid, unix.SIGSTOP)
+			}
+		}()
+		require.Equal(t, 5, wait(t, start(t, tr, spec(marker(t), "exit", "5"))).Code)
+		require.Less(t, time.Since(began), answerBudget/2)
+		<-stopping
+	})
 	t.Run("next-start", func(t *testing.T) {
 		tr := transport(t, Config{Idle: 1})
 		warm(t, tr, 1)
