@@ -175,17 +175,12 @@ func cmdServing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serving DIR")
 	}
-	dir := ts.MkAbs(args[0])
-	deadline := time.Now().Add(20 * time.Second)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
-		if ts.Exec("lend", "status", "--dir", dir) == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("the gateway of %s does not answer", dir)
-		}
+	w := &world{bin: ts.Getenv("BIN"), dir: ts.Getenv("WORK"), env: scriptEnv(ts)}
+	if !until(20*time.Second, func() bool {
+		_, err := w.lend(ts.MkAbs(args[0]), "status")
+		return err == nil
+	}) {
+		ts.Fatalf("the gateway of %s does not answer", args[0])
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -67,11 +68,13 @@ func encodeSurfaces(surfaces []*policy.Surface) ([]byte, error) {
 	for i, s := range surfaces {
 		raw[i] = s.Marshal()
 	}
-	b, err := json.Marshal(raw)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // a surface is kept as its bytes are
+	if err := e.Encode(raw); err != nil {
 		return nil, fmt.Errorf("encode frozen grant: %w", err)
 	}
-	return b, nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 func decodeSurfaces(b []byte) ([]*policy.Surface, error) {
