@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,6 +89,64 @@ func unwrapAll(err error) error {
 		return e.Cause
 	}
 	return err
+}
+
+// firstWrite is a buffer that tells of the first write.
+type firstWrite struct {
+	bytes.Buffer
+	wrote chan struct{}
+	once  sync.Once
+}
+
+func (f *firstWrite) Write(b []byte) (int, error) {
+	f.once.Do(func() { close(f.wrote) })
+	return f.Buffer.Write(b)
+}
+
+// Input that went with the request goes on where the gateway says, like any other.
+// spec: ATTACH-3, START-6
+func TestLostLinkAfterEarlyInput(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
+		c := f.dial(t)
+		input := bytes.Repeat([]byte("input "), 100000)
+		var got []byte
+		for _, most := range []int{1, 400000} { // acknowledged, before the link is lost
+			got = got[:0]
+			done, out := make(chan struct{}), &firstWrite{wrote: make(chan struct{})}
+			read := func(v *served, most int) {
+				for len(got) < most {
+					fr, err := v.Reader.Read()
+					d, ok := fr.(*protocol.Data)
+					if err != nil || !ok {
+						return
+					}
+					got = append(got, d.Payload...)
+				}
+			}
+			f.then(func(v *served) {
+				v.send(acceptedFrame())
+				read(v, most)
+				v.send(&protocol.Ack{Stdin: uint64(len(got))}, stdout(0, "one "))
+				<-out.wrote
+				_ = v.Conn().Close()
+			}, func(v *served) {
+				v.Reader.Resume(uint64(len(got)))
+				a := joined(uint64(len(got)))
+				a.Stdout = v.first.(*protocol.Attach).Stdout
+				v.send(a, stdout(4, "two"))
+				read(v, 1<<30)
+				defer close(done)
+				v.send(&protocol.Exit{Stdin: uint64(len(got)), Stdout: 7})
+				v.acked()
+			})
+			cmd := list(c)
+			cmd.Stdin, cmd.Stdout = bytes.NewReader(input), out
+			require.NoError(t, unwrapAll(cmd.Run()))
+			<-done
+			require.Equal(t, "one two", out.String())
+			require.True(t, bytes.Equal(input, got))
+		}
+	})
 }
 
 // spec: ATTACH-3, END-3

@@ -135,6 +135,7 @@ func (o *operation) accept() (*link, error) {
 			if !o.early {
 				err = o.outbox.Use(l, accepted.Stdin)
 			}
+			o.early = false // an Attach waits until it knows where the input goes on
 			if err != nil {
 				l.reset()
 				return nil, unknown(err)
