@@ -190,6 +190,9 @@ func (r *reading) finish() (Call, error) {
 		if n > 0 && p.List != nil && n < p.List.MinItems {
 			return Call{}, p.refuse(FaultItems, itemsRule(p.List.MinItems, p.List.MaxItems))
 		}
+		if n > 1 && p.joinedFile(r.said[p]) {
+			return Call{}, p.refuse(FaultFile, "")
+		}
 	}
 	for i := 1; i < len(r.g.positions); i++ { // an object may leave a gap
 		before := r.g.positions[i-1]

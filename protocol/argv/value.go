@@ -193,6 +193,13 @@ func fileReference(s string) bool {
 	}
 }
 
+// joinedFile tells items that are file references only when the separator joins
+// them: "file" and "/etc/passwd" with ':'.
+func (p *param) joinedFile(items []string) bool {
+	return p.isItem() && p.Flag.Separator != "" && !slices.ContainsFunc(items, fileReference) &&
+		fileReference(strings.Join(items, p.Flag.Separator))
+}
+
 // cleanPath tells a relative path in its one spelling, that cannot leave the
 // directory it starts in by its own words. Links are the host's to resolve.
 func cleanPath(s string) bool {
