@@ -12,6 +12,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
@@ -99,7 +100,11 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 	}
 	e := n.newEntry(key, digest, c, verified, request, decided, release)
 	e.finish = grant.Finish
-	if got, err := n.live.add(e); err != nil || got != e {
+	most := max(maxTails, 2*door.LimitsOf(n.policy.Load()).OperationsPerPeer)
+	if n.budget.Full() {
+		most = 1
+	}
+	if got, err := n.live.add(e, most); err != nil || got != e {
 		e.op.Abandon()
 		if err != nil {
 			return admitted{}, err
@@ -161,6 +166,10 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return admitted{}, err
 	}
 
+	if err := n.still(e, d); err != nil {
+		return admitted{}, err
+	}
+
 	// 8. The one durable record.
 	stage = "record"
 	record, err := n.record(e, d, identity)
@@ -186,6 +195,24 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	return out, nil
 }
 
+// still asks again, right before the start, what may have changed since the
+// decision. A Reload or a revocation that comes later finds e among the live ones.
+func (n *Node) still(e *entry, d *decision) error {
+	now := n.cfg.Now()
+	switch {
+	case n.revoked(e.verified.Subject()):
+		return operation.CauseRevoked
+	case !now.Before(e.verified.NotAfter):
+		return operation.CauseLeaseExpired
+	case n.policy.Load() == d.policy:
+		return nil
+	}
+	r := e.request
+	r.Now = now
+	_, err := n.within(d.frozen, d.bytes, r)
+	return err
+}
+
 // verify checks the lease that the peer shows. Leases from before the ledger was
 // begun may have been used without a trace.
 func (n *Node) verify(c caller, chain [][]byte) (*lease.Verified, error) {
@@ -203,7 +230,8 @@ func (n *Node) verify(c caller, chain [][]byte) (*lease.Verified, error) {
 type decision struct {
 	policy.Decision
 	frozen []*policy.Surface
-	bytes  []byte // frozen, as the ledger keeps it
+	bytes  []byte         // frozen, as the ledger keeps it
+	policy *policy.Policy // that decided
 }
 
 // decide asks the frozen grant and the current policy. At the first use of an
@@ -222,8 +250,11 @@ func (n *Node) decide(v *lease.Verified, r policy.Request) (*decision, error) {
 	}
 	frozen := p.Freeze(r.Issuer, r.Peer, r.Now, targets(v), n.contracts)
 	encoded, err := encodeSurfaces(frozen)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(encoded) > ledger.MaxFrozen:
+		return nil, &protocol.Refusal{Code: protocol.CodeUnsupported, Public: "the lease grants more than an invocation can freeze"}
 	}
 	return n.within(frozen, encoded, r)
 }
@@ -247,11 +278,12 @@ func (n *Node) decideWithin(stored []byte, r policy.Request) (*decision, error) 
 }
 
 func (n *Node) within(frozen []*policy.Surface, encoded []byte, r policy.Request) (*decision, error) {
-	d := n.policy.Load().DecideWithin(frozen, r, n.contracts)
+	p := n.policy.Load()
+	d := p.DecideWithin(frozen, r, n.contracts)
 	if !d.Allowed {
 		return nil, &deniedError{d}
 	}
-	return &decision{d, frozen, encoded}, nil
+	return &decision{d, frozen, encoded, p}, nil
 }
 
 // pin resolves the one route that was decided about.

@@ -56,23 +56,8 @@ func keyOf(c caller, k protocol.OperationKey) ledger.Key {
 // never will.
 func (n *Node) cancel(c caller, q *protocol.CancelRequest) (protocol.ControlReply, error) {
 	k := keyOf(c, q.OperationKey)
-	if e := n.live.get(k); e != nil {
-		state := protocol.OperationRunning
-		if !e.running() {
-			state = protocol.OperationEnded
-		}
-		e.op.Cancel(operation.CauseCaller)
-		if q.Grace > 0 {
-			e.op.Hurry(q.Grace)
-		}
-		return &protocol.CancelReply{State: state}, nil
-	}
-	o, err := n.ledger.Lookup(k)
-	if err != nil {
-		return nil, err
-	}
-	if o.State != ledger.StateNone {
-		return &protocol.CancelReply{State: wireState(o.State)}, nil
+	if state, err := n.cancelKnown(k, q.Grace); err != nil || state != 0 {
+		return cancelled(state, err)
 	}
 	if len(q.Lease) == 0 {
 		return nil, &stateError{ledger.StateNone}
@@ -87,10 +72,45 @@ func (n *Node) cancel(c caller, q *protocol.CancelRequest) (protocol.ControlRepl
 	if !n.live.cancelEarly(k, v.NotAfter, n.cfg.Now()) {
 		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	}
-	if e := n.live.get(k); e != nil { // it came in between
-		e.op.Cancel(operation.CauseCaller)
+	if state, err := n.cancelKnown(k, q.Grace); err != nil || state != 0 { // it came in between
+		return cancelled(state, err)
 	}
 	return &protocol.CancelReply{State: protocol.OperationNotStarted}, nil
+}
+
+func cancelled(s protocol.OperationState, err error) (protocol.ControlReply, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.CancelReply{State: s}, nil
+}
+
+// cancelKnown cancels an operation that runs, and says what it was: 0 if it never
+// was. One that is about to run has spent no ID yet: that it never will is
+// remembered.
+func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.OperationState, error) {
+	e := n.live.get(k)
+	if e == nil {
+		o, err := n.ledger.Lookup(k)
+		if err != nil || o.State == ledger.StateNone {
+			return 0, err
+		}
+		return wireState(o.State), nil
+	}
+	state := protocol.OperationRunning
+	if !e.running() {
+		state = protocol.OperationEnded
+	}
+	select {
+	case <-e.decided:
+	default:
+		n.live.cancelEarly(k, e.verified.NotAfter, n.cfg.Now())
+	}
+	e.op.Cancel(operation.CauseCaller)
+	if grace > 0 {
+		e.op.Hurry(grace)
+	}
+	return state, nil
 }
 
 func (n *Node) status(c caller, q *protocol.StatusRequest) (protocol.ControlReply, error) {

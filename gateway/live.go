@@ -21,6 +21,10 @@ const (
 	maxEarlyHolder = 64
 )
 
+// maxTails is how many operations of a peer may have ended without being
+// acknowledged before another is started, or twice as many as may run at once.
+const maxTails = 64
+
 // entry is one operation from its reservation until nothing is kept for a caller
 // any more. All but err is set before it is published, or guarded by its owner.
 type entry struct {
@@ -150,8 +154,9 @@ func (l *live) get(k ledger.Key) *entry {
 }
 
 // add publishes e, unless there is one of the same key, which is returned. The
-// error is a *protocol.Refusal.
-func (l *live) add(e *entry) (*entry, error) {
+// error is a *protocol.Refusal. tails is how many ends the peer may leave
+// unacknowledged, whose bytes are kept.
+func (l *live) add(e *entry, tails int) (*entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.entries[e.key]; old != nil {
@@ -163,14 +168,20 @@ func (l *live) add(e *entry) (*entry, error) {
 	if _, ok := l.early[e.key]; ok {
 		return nil, &protocol.Refusal{Code: protocol.CodeCancelled}
 	}
-	atOnce := 0
+	atOnce, ended := 0, 0
 	for _, o := range l.entries {
-		if o.verified.ID == e.verified.ID && o.verified.Root == e.verified.Root && o.running() {
+		switch running := o.running(); {
+		case !running && o.peer == e.peer:
+			ended++
+		case running && o.verified.ID == e.verified.ID && o.verified.Root == e.verified.Root:
 			atOnce++
 		}
 	}
 	if atOnce >= e.verified.MaxConcurrent {
 		return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: door.RetryBusy}
+	}
+	if ended >= tails {
+		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	}
 	l.entries[e.key] = e
 	return e, nil
@@ -190,6 +201,9 @@ func (l *live) remove(k ledger.Key) {
 func (l *live) cancelEarly(k ledger.Key, until, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, again := l.early[k]; again {
+		return true
+	}
 	mine := 0
 	for old, t := range l.early {
 		switch {

@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/gateway/steady"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
@@ -59,6 +60,10 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
+	if high := cfg.Ledger.High(); high.After(cfg.Now()) {
+		cfg.Log.Warn().Time("ledger", high).Msg("the clock was set back; the time of the newest record holds until it is reached")
+	}
+	cfg.Now = steady.New(cfg.Now, cfg.Ledger.High()).Now
 	n := &Node{
 		cfg:       cfg,
 		ledger:    cfg.Ledger,

@@ -166,6 +166,7 @@ func (n *Node) serveAttach(c *call, f *protocol.Attach, s operation.Session, ans
 	if n.revoked(e.verified.Subject()) {
 		return refuse(&protocol.Refusal{Code: protocol.CodeLeaseRevoked})
 	}
+	n.door.Proved(c.caller.id) // it was admitted
 	s.Attached, s.Stdout, s.Stderr = true, f.Stdout, f.Stderr
 	if len(f.Token) > 0 {
 		if subtle.ConstantTimeCompare(f.Token, e.token) != 1 {

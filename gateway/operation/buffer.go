@@ -35,8 +35,8 @@ func NewBudget(limit int64) *Budget { return &Budget{max: limit} }
 // Used returns the bytes that are kept now.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// full tells that operations are held to floorWindow.
-func (b *Budget) full() bool { return b.used.Load() >= b.max }
+// Full tells that operations are held to the least window.
+func (b *Budget) Full() bool { return b.used.Load() >= b.max }
 
 func (b *Budget) get() *[]byte {
 	if p, ok := b.pool.Get().(*[]byte); ok {

@@ -72,7 +72,7 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 }
 
 func (o *Operation) inputRoom() uint64 {
-	if o.cfg.Budget.full() {
+	if o.cfg.Budget.Full() {
 		return protocol.MinWindow
 	}
 	return protocol.MaxWindow

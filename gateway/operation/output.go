@@ -78,7 +78,7 @@ func (o *Operation) awaitSpace(f *output) bool {
 func (o *Operation) spaceLocked() bool {
 	kept := o.out[0].end - o.out[0].base + o.out[1].end - o.out[1].base
 	window := o.window
-	if o.cfg.Budget.full() {
+	if o.cfg.Budget.Full() {
 		window = min(window, floorWindow)
 	}
 	if o.exited {
@@ -135,7 +135,7 @@ func (o *Operation) ackLocked(f *output, offset uint64) {
 		f.chunks[i] = nil
 	}
 	f.chunks = f.chunks[n:]
-	if o.grown >= o.window && o.window < protocol.MaxWindow && !o.cfg.Budget.full() {
+	if o.grown >= o.window && o.window < protocol.MaxWindow && !o.cfg.Budget.Full() {
 		o.window, o.grown = min(2*o.window, protocol.MaxWindow), 0
 	}
 	for i := range o.out {
