@@ -203,6 +203,9 @@ func (a *app) newClient(f runFlags) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(file.Addresses) == 0 && len(addresses) == 0 {
+		return nil, usagef("lend run --address /ip4/192.0.2.1/tcp/5363", "the lease holds no address of the gateway")
+	}
 	if f.wait <= 0 {
 		f.wait = -1
 	}
@@ -309,6 +312,10 @@ func forPeople(err error) error {
 	var refused *client.RefusedError
 	if errors.As(err, &refused) {
 		return refused
+	}
+	var ended *client.EndedError
+	if errors.As(err, &ended) && ended.Code == protocol.CodeOutcomeUnknown && ended.Exit != nil && ended.Exit.Code == protocol.CodeOK {
+		return hintf("--result FILE tells how", "ended: %s: the command has ended, but a part of its output is gone", ended.Code)
 	}
 	return err
 }
