@@ -92,8 +92,11 @@ func (o *Operation) endInput(a *attachment, total uint64) error {
 	if o.current != a {
 		return errSupplanted
 	}
-	if !a.Input || o.in.ended || total != o.in.got {
+	switch {
+	case !a.Input, total != o.in.got, o.in.ended && !a.Attached:
 		return errUnwanted
+	case o.in.ended:
+		return nil // said again, since the caller could not know: spec: ATTACH-3
 	}
 	o.in.ended = true
 	if len(o.in.partial) > 0 && !o.in.closed {

@@ -1,0 +1,54 @@
+package operation
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/gateway/internal/fakehost"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol"
+)
+
+// A caller cannot know whether its StdinEnd arrived, so it says it again.
+// spec: ATTACH-3
+func TestAttachSaysTheEndOfTheInputAgain(t *testing.T) {
+	goOn := make(chan struct{})
+	h := start(t, Config{}, true, func(c *fakehost.Child) route.Exit {
+		copyAll(c.Stdout, c.Stdin)
+		<-goOn
+		return route.Exit{}
+	})
+	one := h.dial(first{stdin: true})
+	require.NoError(t, one.send(0, []byte("all of it")))
+	require.NoError(t, one.WriteFrame(&protocol.StdinEnd{Total: 9}))
+	one.until(func() bool { return len(one.stdout) == 9 })
+	require.NoError(t, one.conn.Close())
+	require.Error(t, one.result())
+
+	two := h.dial(first{attach: true, token: true, stdout: 9})
+	two.until(func() bool { return two.accepted != nil })
+	require.NoError(t, two.WriteFrame(&protocol.StdinEnd{Total: two.accepted.Stdin}))
+	close(goOn)
+	require.Equal(t, protocol.CodeOK, two.finish().Code)
+}
+
+// What it may not say is that there was another total.
+func TestAttachSaysAnotherEndOfTheInput(t *testing.T) {
+	h := start(t, Config{}, true, func(c *fakehost.Child) route.Exit {
+		copyAll(c.Stdout, c.Stdin)
+		<-c.Terminated
+		return route.Exit{}
+	})
+	one := h.dial(first{stdin: true})
+	require.NoError(t, one.send(0, []byte("all of it")))
+	require.NoError(t, one.WriteFrame(&protocol.StdinEnd{Total: 9}))
+	one.until(func() bool { return len(one.stdout) == 9 })
+	require.NoError(t, one.conn.Close())
+	require.Error(t, one.result())
+
+	two := h.dial(first{attach: true, token: true, stdout: 9})
+	two.until(func() bool { return two.accepted != nil })
+	require.NoError(t, two.send(9, []byte("more")))
+	require.ErrorIs(t, two.result(), errUnwanted)
+}
