@@ -295,3 +295,17 @@ func cmdTool(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv(args[0], path)
 }
+
+// dead FILE: no process of the IDs that the file lists is left.
+func cmdDead(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: dead FILE")
+	}
+	for _, field := range strings.Fields(ts.ReadFile(args[0])) {
+		pid, err := strconv.Atoi(field)
+		ts.Check(err)
+		if !until(patience, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }) {
+			ts.Fatalf("process %d is still there", pid)
+		}
+	}
+}

@@ -108,6 +108,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"idle":      cmdIdle,
 			"locate":    cmdLocate,
 			"tool":      cmdTool,
+			"dead":      cmdDead,
 			"gone":      cmdGone,
 			"exits":     cmdExits,
 			"capture":   cmdCapture,

@@ -127,9 +127,12 @@ func (a *app) runRemote(ctx context.Context, f runFlags, args []string) (*client
 		runCtx, cancel = context.WithTimeout(runCtx, f.timeout)
 		defer cancel()
 	}
-	a.stopSignals()
 	signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the remote side, not this program
 	signals := newSignals(cancel)
+	if ctx.Err() != nil { // ^C came before that
+		cancel()
+	}
+	a.stopSignals()
 	defer signals.stop()
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
 		cmd := c.Command(runCtx, args[0], args[1], args[2:]...)
