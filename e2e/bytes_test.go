@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +24,27 @@ func expected(n int) []byte {
 	return bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz\n"), n/37+1)[:n]
 }
 
-// slowly reads in small pieces, so that all buffers on the way fill up.
+// stuck waits until an operation has given so many bytes and can give no more, as
+// nobody reads them.
+func (s *served) stuck(least uint64) {
+	s.t.Helper()
+	var last uint64
+	require.True(s.t, until(patience, func() bool {
+		text, err := s.lend(s.vars["OWNER"], "status", "--json")
+		require.NoError(s.t, err)
+		var status struct{ Operations []struct{ Stdout uint64 } }
+		require.NoError(s.t, json.Unmarshal([]byte(text), &status))
+		var now uint64
+		for _, o := range status.Operations {
+			now = max(now, o.Stdout)
+		}
+		same := now == last
+		last = now
+		return same && now >= least
+	}))
+}
+
+// slowly reads in pieces of odd sizes.
 func slowly(r io.Reader) io.Reader { return iotest.HalfReader(io.LimitReader(r, 1<<40)) }
 
 // full picks the size of a test: the whole one with LEND_TEST_FULL=1.
@@ -53,6 +74,9 @@ func TestEveryByte(t *testing.T) {
 					out, err := cmd.StdoutPipe()
 					require.NoError(t, err)
 					require.NoError(t, cmd.Start())
+					if n > 1<<20 {
+						s.stuck(1 << 20)
+					}
 					got, err := io.ReadAll(slowly(out))
 					require.NoError(t, err)
 					require.NoError(t, cmd.Wait())
