@@ -38,8 +38,8 @@ func run(ctx context.Context, a *app) int {
 		return status.code
 	}
 	code := a.fail(err)
-	if cmd.CommandPath() == "lend run" {
-		return exitNotSent // 1 and 2 are the remote command's
+	if path := cmd.CommandPath(); path == "lend run" || path == "lend connector try" {
+		return exitNotSent // 1 and 2 are the command's
 	}
 	return code
 }

@@ -46,7 +46,7 @@ in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
 Exit status: that of the command, or 128+n for signal n; and of its own
    75  refused for now; nothing ran; try again later
   124  stopped by the gateway: time, output, expiry, revocation, shutdown
-  125  nothing was sent: usage, configuration, no lease, no link
+  125  nothing was sent: usage, configuration, no valid lease, no link
   126  refused; nothing ran
   127  no such connector, version or command in the lease; nothing ran
   130  cancelled by the caller
