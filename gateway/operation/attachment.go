@@ -115,6 +115,9 @@ func (o *Operation) Serve(s Session) error {
 		a.Frames.Resume(accepted.Stdin)
 	}
 	err = a.Writer.WriteFrame(accepted)
+	if taken := o.acknowledged(a); err == nil && taken > 0 {
+		err = a.Writer.WriteFrame(&protocol.Ack{Stdin: taken})
+	}
 	a.mu.Unlock()
 	if err == nil && o.inputClosed() {
 		o.sendTo(a, &protocol.StdinClosed{})
@@ -160,6 +163,19 @@ func (o *Operation) attach(a *attachment) (accepted *protocol.Accepted, old *att
 		Stderr:   a.next[1],
 		Limits:   o.cfg.Limits,
 	}, old, nil
+}
+
+// acknowledged is what a caller that attaches is told of its input, as the last
+// acknowledgement may be lost. The caller holds a.mu, so that none overtakes it.
+// spec: ATTACH-4
+func (o *Operation) acknowledged(a *attachment) uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !a.Attached || !a.Input || o.in.closed {
+		return 0
+	}
+	o.in.told = o.in.taken
+	return o.in.taken
 }
 
 func (o *Operation) inputClosed() bool {

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +52,25 @@ func TestAttachSaysAnotherEndOfTheInput(t *testing.T) {
 	two.until(func() bool { return two.accepted != nil })
 	require.NoError(t, two.send(9, []byte("more")))
 	require.ErrorIs(t, two.result(), errUnwanted)
+}
+
+// An acknowledgement that was lost with a stream comes again on the next, or a
+// caller whose window is full would wait for ever. spec: ATTACH-4
+func TestAttachAcknowledgesAgain(t *testing.T) {
+	h := start(t, Config{}, true, func(c *fakehost.Child) route.Exit {
+		_, _ = io.Copy(io.Discard, c.Stdin)
+		return route.Exit{}
+	})
+	const size = ackEvery + 1000
+	one := h.dial(first{stdin: true})
+	require.NoError(t, one.send(0, pattern(size)))
+	one.until(func() bool { return len(one.taken) > 0 })
+	require.NoError(t, one.conn.Close())
+	require.Error(t, one.result())
+
+	two := h.dial(first{attach: true, token: true})
+	two.until(func() bool { return len(two.taken) > 0 })
+	require.GreaterOrEqual(t, <-two.taken, uint64(ackEvery))
+	require.NoError(t, two.WriteFrame(&protocol.StdinEnd{Total: two.accepted.Stdin}))
+	require.Equal(t, protocol.CodeOK, two.finish().Code)
 }
