@@ -35,6 +35,7 @@ type book interface {
 	Birth() time.Time
 	Refuse(ledger.Refusal) error
 	Event(ledger.Event) error
+	Walk(fn func(ledger.Entry) error) error
 	Err() error
 }
 
@@ -344,8 +345,9 @@ func (n *Node) notStarted(e *entry, cause error) error {
 	if c := refuse(cause).Code; c == protocol.CodeCancelled {
 		code = c
 	}
-	err := e.reservation.End(ledger.End{State: ledger.StateNotStarted, Cause: code.String(), Detail: refuse(cause).Code.String()})
-	if err != nil {
+	end := ledger.End{State: ledger.StateNotStarted, At: n.cfg.Now(), Cause: code.String(), Detail: refuse(cause).Code.String()}
+	n.recent.Ended(recordOf(e, &end))
+	if err := e.reservation.End(end); err != nil {
 		n.cfg.Log.Error().Err(err).Msg("ledger: end not recorded")
 	}
 	return &protocol.Refusal{Code: code, Cause: cause}

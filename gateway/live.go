@@ -88,15 +88,22 @@ func (n *Node) newEntry(k ledger.Key, digest [32]byte, c caller, v *lease.Verifi
 	return e
 }
 
-// ended records the end.
-func (n *Node) ended(e *entry, x protocol.Exit) {
+// endOf is how the ledger has an Exit.
+func endOf(x protocol.Exit, at time.Time) ledger.End {
 	end := ledger.End{
-		State: ledger.StateEnded, Status: x.Status, Signal: x.Signal, Core: x.Core, Forced: x.Forced,
+		State: ledger.StateEnded, At: at, Status: x.Status, Signal: x.Signal, Core: x.Core, Forced: x.Forced,
 		Stdin: x.Stdin, Stdout: x.Stdout, Stderr: x.Stderr, Duration: x.Duration,
 	}
 	if x.Code != protocol.CodeOK {
 		end.Cause = x.Code.String()
 	}
+	return end
+}
+
+// ended records the end.
+func (n *Node) ended(e *entry, x protocol.Exit) {
+	end := endOf(x, n.cfg.Now())
+	n.recent.Ended(recordOf(e, &end))
 	if err := e.reservation.End(end); err != nil {
 		n.cfg.Log.Error().Err(err).Str("op", e.key.Operation.String()).Msg("ledger: end not recorded")
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/history"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/gateway/steady"
@@ -45,6 +46,7 @@ type Node struct {
 	budget    *operation.Budget
 	permits   *semaphore.Weighted
 	refusals  refusals
+	recent    history.Recent
 
 	work    sync.WaitGroup // handlers and the sweeper
 	closing chan struct{}
@@ -263,16 +265,24 @@ type PeerStatus struct {
 	Operations int
 }
 
-// OperationStatus is one operation that runs, or whose end was not acknowledged.
+// OperationStatus is one operation: one that runs, one whose end was not
+// acknowledged, or what is recorded.
 type OperationStatus struct {
 	ledger.Key
-	Connector             name.ConnectorKey
-	Version               name.Version
-	Command               name.Command
-	Started               time.Time
-	Ended                 bool
-	Attached              bool
+	Label     name.Label // the policy's name for the holder; zero for a stranger
+	Lease     [16]byte
+	Connector name.ConnectorKey
+	Version   name.Version
+	Command   name.Command
+	State     ledger.State
+	Started   time.Time
+	Ended     bool
+	// Attached tells that a caller follows it now; Held that the gateway keeps
+	// something for one: it can be attached to.
+	Attached, Held        bool
 	Stdin, Stdout, Stderr uint64
+	// End is nil if there is none yet.
+	End *ledger.End
 }
 
 // Status returns a snapshot.
@@ -284,23 +294,10 @@ func (n *Node) Status() Status {
 	}
 	count := map[peer.ID]int{}
 	for _, e := range n.live.all() {
-		o := OperationStatus{
-			Key: e.key, Connector: e.request.Connector, Version: e.request.Version, Command: e.request.Command,
-			Started: e.since, Ended: !e.running(), Attached: e.op.Attached(),
-		}
-		o.Stdin, o.Stdout, o.Stderr = e.op.Totals()
-		s.Operations = append(s.Operations, o)
 		count[e.peer]++
 	}
-	slices.SortFunc(s.Operations, func(a, b OperationStatus) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Operation.String(), b.Operation.String()))
-	})
-	labels := map[name.PeerID]name.Label{}
-	if p != nil {
-		for label, id := range p.Peers() {
-			labels[id] = label
-		}
-	}
+	labels := n.labels()
+	s.Operations = n.running(labels)
 	for _, id := range n.host.Network().Peers() {
 		if c := n.host.Network().ConnsToPeer(id); len(c) > 0 {
 			who, _ := door.PeerName(id)

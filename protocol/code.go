@@ -59,6 +59,7 @@ const (
 	CodePolicyChanged     Code = 604
 	CodeRouteRetired      Code = 605
 	CodePeerGone          Code = 606
+	CodeOwnerStopped      Code = 607
 	CodeProtocolViolation Code = 700
 	CodeLimitedLink       Code = 701
 	CodeUnsupported       Code = 702
@@ -134,6 +135,7 @@ var codes = []codeInfo{
 	{CodePolicyChanged, "POLICY_CHANGED", "run", false, 0, exitStopped, "the owner's policy no longer allows it"},
 	{CodeRouteRetired, "ROUTE_RETIRED", "run", false, 0, exitStopped, "the connector was replaced or removed"},
 	{CodePeerGone, "PEER_GONE", "run", false, 0, exitStopped, "the caller was gone for too long"},
+	{CodeOwnerStopped, "OWNER_STOPPED", "run", false, 0, exitStopped, "the owner stopped it"},
 
 	{CodeProtocolViolation, "PROTOCOL_VIOLATION", "link", false, exitRefused, exitStopped, "the caller broke the protocol"},
 	{CodeLimitedLink, "LIMITED_LINK", "link", false, exitRefused, 0, "relayed links are not allowed"},

@@ -44,7 +44,7 @@ The caller:  lend init, id, run`,
 	})
 	root.AddCommand(
 		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
-		a.connectorCommand(), a.runtimeCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
+		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)
@@ -164,7 +164,7 @@ func (a *app) printStatus(s admin.Status) error {
 		rows = append(rows, []string{"peer", strings.TrimSpace(fmt.Sprintf("%s %s %s, %d running", p.Name, p.PeerID, p.Address, p.Operations))})
 	}
 	for _, o := range s.Operations {
-		rows = append(rows, []string{"operation", fmt.Sprintf("%s %s %s since %s for %s, %d bytes out", o.ID, o.Connector, o.Command, o.Started.Format(time.RFC3339), o.Peer, o.Stdout+o.Stderr)})
+		rows = append(rows, []string{"operation", fmt.Sprintf("%s %s %s since %s for %s, %d bytes out", o.ID, o.Connector, o.Command, o.Started.Format(time.RFC3339), peerText(&o), o.Stdout+o.Stderr)})
 	}
 	for _, l := range s.Limits {
 		rows = append(rows, []string{"limit", l.Name + " " + l.Value})

@@ -260,10 +260,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		out.Peers = append(out.Peers, admin.Peer{Name: p.Label.String(), PeerID: p.ID.String(), Address: p.Address.String(), Operations: p.Operations})
 	}
 	for _, o := range n.Operations {
-		out.Operations = append(out.Operations, admin.Operation{
-			ID: o.Operation.String(), Peer: o.Holder.String(), Connector: o.Connector.String(), Version: o.Version.String(),
-			Command: o.Command.String(), Started: o.Started, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-		})
+		out.Operations = append(out.Operations, operationShown(&o))
 	}
 	out.Limits = limitsShown(n.Limits)
 	return out, nil

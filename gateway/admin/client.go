@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/lendcli/lend/protocol/name"
@@ -40,9 +42,60 @@ func (c *Client) Reconcile(ctx context.Context) (Reconciled, error) {
 	return r, c.call(ctx, http.MethodPost, "/v1/reconcile", &r)
 }
 
-func (c *Client) call(ctx context.Context, method, path string, into any) error {
+// Operations lists what runs and what ended lately; with all, what is recorded.
+func (c *Client) Operations(ctx context.Context, all bool) (Operations, error) {
+	var o Operations
+	return o, c.call(ctx, http.MethodGet, "/v1/operations"+flag("all", all), &o)
+}
+
+// Operation shows one; ErrNoOperation, or ErrAmbiguous.
+func (c *Client) Operation(ctx context.Context, q Which) (OperationShown, error) {
+	var o OperationShown
+	return o, c.call(ctx, http.MethodGet, q.path("", false), &o)
+}
+
+// Cancel stops one operation as its owner, with now at once. The answer has it as it
+// was before; ErrNoOperation, or ErrAmbiguous.
+func (c *Client) Cancel(ctx context.Context, q Which, now bool) (OperationShown, error) {
+	var o OperationShown
+	return o, c.call(ctx, http.MethodPost, q.path("/cancel", now), &o)
+}
+
+func (q Which) path(action string, now bool) string {
+	v := url.Values{}
+	for k, s := range map[string]string{"peer": q.Peer, "invocation": q.Invocation} {
+		if s != "" {
+			v.Set(k, s)
+		}
+	}
+	if now {
+		v.Set("now", "true")
+	}
+	return "/v1/operations/" + url.PathEscape(q.ID) + action + "?" + v.Encode()
+}
+
+func flag(key string, set bool) string {
+	if !set {
+		return ""
+	}
+	return "?" + key + "=true"
+}
+
+// answerBody closes the connection with the body.
+type answerBody struct {
+	io.ReadCloser
+	transport *http.Transport
+}
+
+func (b answerBody) Close() error {
+	defer b.transport.CloseIdleConnections()
+	return b.ReadCloser.Close()
+}
+
+// open sends one request and returns the body of its answer.
+func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	if len(c.path) > maxPath {
-		return ErrNotRunning // none can listen there
+		return nil, ErrNotRunning // none can listen there
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
@@ -51,32 +104,61 @@ func (c *Client) call(ctx context.Context, method, path string, into any) error 
 			return d.DialContext(ctx, "unix", c.path)
 		},
 	}
-	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("make admin request: %w", err)
+		return nil, fmt.Errorf("make admin request: %w", err)
 	}
-	res, err := (&http.Client{Transport: transport}).Do(req)
+	res, err := (&http.Client{Transport: transport}).Do(req) //nolint:bodyclose // the caller does
 	if err != nil {
+		transport.CloseIdleConnections()
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-			return ErrNotRunning
+			return nil, ErrNotRunning
 		}
-		return fmt.Errorf("ask the gateway: %w", err)
+		return nil, fmt.Errorf("ask the gateway: %w", err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	body := answerBody{res.Body, transport}
+	if res.StatusCode != http.StatusOK {
+		defer func() { _ = body.Close() }()
+		return nil, failed(res)
+	}
+	return body, nil
+}
+
+// failed is the error that an answer tells of.
+func failed(res *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxRequest))
+	if err != nil {
+		return fmt.Errorf("read the gateway's answer: %w", err)
+	}
+	var f failure
+	if json.Unmarshal(body, &f) != nil {
+		f.Error = "unknown error"
+	}
+	for status, known := range map[int]error{http.StatusNotFound: ErrNoOperation, http.StatusConflict: ErrAmbiguous} {
+		rest, ok := strings.CutPrefix(f.Error, known.Error()+": ")
+		switch {
+		case res.StatusCode != status || !ok:
+		case strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r > '~' }):
+			return fmt.Errorf("%w: %s", known, name.Quote(rest))
+		default:
+			return fmt.Errorf("%w: %s", known, rest)
+		}
+	}
+	return fmt.Errorf("the gateway answers: %s", name.Quote(f.Error))
+}
+
+func (c *Client) call(ctx context.Context, method, path string, into any) error {
+	answer, err := c.open(ctx, method, path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer, maxAnswer+1))
 	if err != nil {
 		return fmt.Errorf("read the gateway's answer: %w", err)
 	}
 	if len(body) > maxAnswer {
 		return errors.New("the gateway's answer is too long")
-	}
-	if res.StatusCode != http.StatusOK {
-		var f failure
-		if json.Unmarshal(body, &f) != nil {
-			f.Error = "unknown error"
-		}
-		return fmt.Errorf("the gateway answers: %s", name.Quote(f.Error))
 	}
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(into); err != nil {
 		return fmt.Errorf("read the gateway's answer: %w", err)

@@ -37,6 +37,7 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
+	closing  chan struct{} // closed by Close: who watches is let go
 	close    sync.Once
 	err      error
 }
@@ -61,9 +62,10 @@ func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*S
 	s := &Server{
 		listener: guard(raw, log),
 		done:     make(chan struct{}),
+		closing:  make(chan struct{}),
 	}
 	s.http = &http.Server{
-		Handler:           handler(b, log),
+		Handler:           handler(b, log, s.closing),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      2 * requestTimeout,
@@ -83,6 +85,7 @@ func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*S
 // socket. It is idempotent.
 func (s *Server) Close() error {
 	s.close.Do(func() {
+		close(s.closing)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		s.err = s.http.Shutdown(ctx)
@@ -94,10 +97,14 @@ func (s *Server) Close() error {
 	return s.err
 }
 
-func handler(b Backend, log zerolog.Logger) http.Handler {
+func handler(b Backend, log zerolog.Logger, closing <-chan struct{}) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", answer(log, func(ctx context.Context) (any, error) { return b.Status(ctx) }))
-	mux.HandleFunc("POST /v1/reconcile", answer(log, func(ctx context.Context) (any, error) { return b.Reconcile(ctx) }))
+	mux.HandleFunc("GET /v1/status", answer(log, func(r *http.Request) (any, error) { return b.Status(r.Context()) }))
+	mux.HandleFunc("POST /v1/reconcile", answer(log, func(r *http.Request) (any, error) { return b.Reconcile(r.Context()) }))
+	mux.HandleFunc("GET /v1/operations", answer(log, list(b)))
+	mux.HandleFunc("GET /v1/operations/{id}", answer(log, show(b)))
+	mux.HandleFunc("POST /v1/operations/{id}/cancel", answer(log, cancel(b)))
+	mux.Handle("GET /v1/watch/operations", &watcher{backend: b, log: log, slots: make(chan struct{}, maxWatchers), closing: closing})
 	return mux
 }
 
@@ -105,22 +112,36 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-func answer(log zerolog.Logger, f func(context.Context) (any, error)) http.HandlerFunc {
+// request answers one request with what is sent as JSON.
+type request func(*http.Request) (any, error)
+
+func answer(log zerolog.Logger, f request) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
-		w.Header().Set("Content-Type", "application/json")
-		v, err := f(ctx)
-		if err != nil {
+		v, err := f(r.WithContext(ctx))
+		switch {
+		case err == nil:
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(v); err != nil {
+				log.Debug().Err(err).Msg("admin answer not delivered")
+			}
+		case errors.Is(err, ErrNoOperation):
+			fail(w, http.StatusNotFound, err)
+		case errors.Is(err, ErrAmbiguous):
+			fail(w, http.StatusConflict, err)
+		default:
 			log.Error().Err(err).Msg("admin request failed")
-			w.WriteHeader(http.StatusInternalServerError)
-			v = failure{err.Error()}
-		}
-		if err := json.NewEncoder(w).Encode(v); err != nil {
-			log.Debug().Err(err).Msg("admin answer not delivered")
+			fail(w, http.StatusInternalServerError, err)
 		}
 	}
+}
+
+func fail(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(failure{err.Error()}) // who does not read it knows
 }
 
 // guard lets only the owner in. A lent command may connect as fast as it can: few of

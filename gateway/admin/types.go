@@ -14,6 +14,12 @@ type Backend interface {
 	Status(ctx context.Context) (Status, error)
 	// Reconcile publishes what is installed now and retires what is not.
 	Reconcile(ctx context.Context) (Reconciled, error)
+	// Operations is what runs and what ended lately, with all what is recorded; in
+	// the order of the starts.
+	Operations(ctx context.Context, all bool) (Operations, error)
+	// Cancel stops one of them, as the owner: now at once. It tells whether there
+	// was something to stop, and does not wait for the end.
+	Cancel(ctx context.Context, o Operation, now bool) (bool, error)
 }
 
 // Status is a snapshot of a running gateway.
@@ -62,19 +68,6 @@ type Peer struct {
 	PeerID     string `json:"peerId"`
 	Address    string `json:"address"`
 	Operations int    `json:"operations"`
-}
-
-// Operation is one running operation.
-type Operation struct {
-	ID        string    `json:"id"`
-	Peer      string    `json:"peer"`
-	Connector string    `json:"connector"`
-	Version   string    `json:"version"`
-	Command   string    `json:"command"`
-	Started   time.Time `json:"started"`
-	Stdin     uint64    `json:"stdin"`
-	Stdout    uint64    `json:"stdout"`
-	Stderr    uint64    `json:"stderr"`
 }
 
 // Limit is one bound in force, with its unit.

@@ -33,6 +33,10 @@ func Walk(dir string, fn func(Entry) error) error {
 	return nil
 }
 
+// Walk calls fn for each record that is in the file by now, as the function Walk
+// does.
+func (l *Ledger) Walk(fn func(Entry) error) error { return Walk(l.dir, fn) }
+
 // walk returns the bytes of a torn tail.
 func walk(dir string, fn func(segment.Frame) error) (torn int64, err error) {
 	f, err := folder.Open(dir, os.O_RDONLY)

@@ -28,6 +28,7 @@ const (
 	CausePolicy // the current policy no longer allows it
 	CauseRoute  // the route was retired
 	CauseShutdown
+	CauseOwner // the owner stopped it
 	CauseInternal
 )
 
@@ -58,6 +59,8 @@ func (c Cause) Code() protocol.Code {
 		return protocol.CodeRouteRetired
 	case CauseShutdown:
 		return protocol.CodeShuttingDown
+	case CauseOwner:
+		return protocol.CodeOwnerStopped
 	case CauseInternal:
 		return protocol.CodeInternal
 	}
