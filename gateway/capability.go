@@ -28,6 +28,7 @@ type capability struct {
 	frozen     []byte
 	call       argv.Call
 	workspace  name.Label
+	limits     route.Limits
 	stdin      bool
 }
 
@@ -44,6 +45,7 @@ func (p startPort) start(ctx context.Context, c *capability) (route.Process, err
 		Identity:  c.route,
 		Workspace: c.workspace.String(),
 		Call:      c.call,
+		Limits:    c.limits,
 		Stdin:     c.stdin,
 	})
 }

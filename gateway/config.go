@@ -37,9 +37,6 @@ type Config struct {
 	// Revocations is asked at each admission and, while work runs, twice a
 	// second. nil means that everything is revoked.
 	Revocations lease.RevocationChecker
-	// Detached is the grace of an operation whose caller is gone; 0 means 60 s,
-	// less than 0 none.
-	Detached time.Duration
 	// Memory bounds the bytes of output and input that all operations keep
 	// together; 0 means 256 MiB.
 	Memory int64
@@ -51,7 +48,6 @@ type Config struct {
 
 // Defaults and times of the node.
 const (
-	defaultDetached = 60 * time.Second
 	defaultMemory   = 256 << 20
 	sweepEvery      = 500 * time.Millisecond
 	shutdownBudget  = 15 * time.Second
@@ -80,10 +76,6 @@ func (c *Config) complete() error {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Detached == 0 {
-		c.Detached = defaultDetached
-	}
-	c.Detached = max(0, c.Detached)
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
 	}

@@ -257,6 +257,6 @@ func (n *Node) describe(v *lease.Verified, current, frozen *policy.Surface) (pro
 		Connector: t.Connector, Version: t.Version, Command: t.Command,
 		Summary: command.Description, Effect: string(command.Effect), InputSchema: schema,
 		Stdin:  slices.ContainsFunc(command.Parameters, func(p argv.Parameter) bool { return p.Stdin != nil }),
-		Limits: wireLimits(current.Limits(), n.cfg.Detached),
+		Limits: wireLimits(current.Limits().Both(frozen.Limits())),
 	}, nil
 }

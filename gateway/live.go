@@ -71,7 +71,7 @@ func (n *Node) newEntry(k ledger.Key, digest [32]byte, c caller, v *lease.Verifi
 	_, _ = rand.Read(e.token) // it never fails: crypto/rand ends the program instead
 	e.op = operation.New(operation.Config{
 		Token:  e.token,
-		Limits: wireLimits(d.Limits, n.cfg.Detached),
+		Limits: wireLimits(d.Limits),
 		Text:   d.Call.Stdin != nil && d.Call.Stdin.Text,
 		Budget: n.budget,
 		OnEnd: func(x protocol.Exit) {
@@ -123,7 +123,7 @@ func exitOf(end *ledger.End) protocol.Exit {
 }
 
 // wireLimits are the policy's limits of one operation as the caller is told.
-func wireLimits(l policy.Limits, detached time.Duration) protocol.Limits {
+func wireLimits(l policy.Limits) protocol.Limits {
 	bytes := func(n int64) uint64 {
 		if n == policy.Unlimited {
 			return protocol.NoLimit
@@ -131,7 +131,8 @@ func wireLimits(l policy.Limits, detached time.Duration) protocol.Limits {
 		return uint64(max(0, n))
 	}
 	return protocol.Limits{
-		Stdin: bytes(l.Stdin), Stdout: bytes(l.Stdout), Stderr: bytes(l.Stderr), Run: l.Run, Detached: detached,
+		Stdin: bytes(l.Stdin), Stdout: bytes(l.Stdout), Stderr: bytes(l.Stderr), Run: l.Run,
+		Detached: max(0, l.Detached), // policy.Kill is less
 	}
 }
 

@@ -30,6 +30,7 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 		WorkingDirectory: dir,
 		Arguments:        r.Call.Arguments,
 		Environment:      r.Call.Environment,
+		Limits:           r.Limits,
 		Stdin:            r.Stdin,
 	})
 	if err != nil {

@@ -123,7 +123,7 @@ func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
 		Args:  slices.Concat([]string{l.release.path}, l.release.prefix, q.Arguments),
 		Env:   env,
 		Dir:   q.WorkingDirectory,
-		Stdin: q.Stdin,
+		Stdin: q.Stdin, Limits: q.Limits,
 	}, nil
 }
 

@@ -123,14 +123,14 @@ func TestContractHashIsFrozen(t *testing.T) {
 }
 
 func TestLimitsOfBothBind(t *testing.T) {
-	first := mustParse(t, head+declaredCommands+freezeRule+"    limits: {stdin: 50B, stdout: 5MiB, run: 20s}\n")
+	first := mustParse(t, head+declaredCommands+freezeRule+"    limits: {stdin: 50B, stdout: 5MiB, run: 20s, on_disconnect: {keep: 30s}, processes: 9}\n")
 	frozen := freezeAll(t, first)
-	later := mustParse(t, head+declaredCommands+freezeRule+"    limits: {stdin: 90B, stdout: 4MiB, run: 30s, arguments: 10}\n")
+	later := mustParse(t, head+declaredCommands+freezeRule+"    limits: {stdin: 90B, stdout: 4MiB, run: 30s, on_disconnect: {keep: 45s}, memory: 1GiB, arguments: 10}\n")
 	r := toolRequest("issue.view")
 	r.Stdin = true
 	d := later.DecideWithin(frozen, r, toolSource())
 	require.True(t, d.Allowed)
-	require.Equal(t, Limits{Stdin: 50, Stdout: 4 << 20, Stderr: 16 << 20, Run: 20 * time.Second, Arguments: 10, ArgumentBytes: 256 << 10}, d.Limits)
+	require.Equal(t, Limits{Stdin: 50, Stdout: 4 << 20, Stderr: 16 << 20, Run: 20 * time.Second, Detached: 30 * time.Second, Processes: 9, Memory: 1 << 30, Arguments: 10, ArgumentBytes: 256 << 10}, d.Limits)
 	require.Equal(t, int64(50), d.Call.Stdin.MaxBytes)
 }
 

@@ -18,6 +18,9 @@ const MaxFile = file.MaxSize
 // Unlimited is the value of a byte limit for which the file says "unlimited".
 const Unlimited = file.Unlimited
 
+// Kill is the Detached of an operation that a lost link ends at once.
+const Kill = file.Kill
+
 // The levels of a Finding. A policy with an error is not to be served.
 const (
 	LevelError   = review.LevelError

@@ -60,6 +60,7 @@ const (
 	CodeRouteRetired      Code = 605
 	CodePeerGone          Code = 606
 	CodeOwnerStopped      Code = 607
+	CodeResourceLimit     Code = 608
 	CodeProtocolViolation Code = 700
 	CodeLimitedLink       Code = 701
 	CodeUnsupported       Code = 702
@@ -136,6 +137,7 @@ var codes = []codeInfo{
 	{CodeRouteRetired, "ROUTE_RETIRED", "run", false, 0, exitStopped, "the connector was replaced or removed"},
 	{CodePeerGone, "PEER_GONE", "run", false, 0, exitStopped, "the caller was gone for too long"},
 	{CodeOwnerStopped, "OWNER_STOPPED", "run", false, 0, exitStopped, "the owner stopped it"},
+	{CodeResourceLimit, "RESOURCE_LIMIT", "run", false, 0, exitStopped, "the command took more processes or memory than is allowed"},
 
 	{CodeProtocolViolation, "PROTOCOL_VIOLATION", "link", false, exitRefused, exitStopped, "the caller broke the protocol"},
 	{CodeLimitedLink, "LIMITED_LINK", "link", false, exitRefused, 0, "relayed links are not allowed"},

@@ -146,7 +146,7 @@ func (o *Operation) attach(a *attachment) (accepted *protocol.Accepted, old *att
 	if o.grace != nil {
 		o.grace.Stop()
 	}
-	o.current = a
+	o.current, o.served = a, true
 	o.ackLocked(&o.out[0], a.Stdout)
 	o.ackLocked(&o.out[1], a.Stderr)
 	a.next[0] = max(a.Stdout, o.out[0].base)

@@ -89,6 +89,8 @@ func (e ending) code() protocol.Code {
 		return protocol.CodeInternal
 	case e.exit.Retired:
 		return protocol.CodeRouteRetired
+	case e.exit.Limited:
+		return protocol.CodeResourceLimit
 	case e.wait != nil:
 		return protocol.CodeInternal
 	}

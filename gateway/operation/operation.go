@@ -15,6 +15,7 @@ const (
 	DefaultDrain   = 2 * time.Second         // for outputs that something else holds open
 	DefaultExitAck = protocol.ExitAckTimeout // without progress, after Exit was written
 
+	firstAttach = 10 * time.Second // for the stream of the Start, whatever the grace is
 	killBudget  = 5 * time.Second  // for the root process to be gone after Kill
 	stallBudget = 60 * time.Second // for one frame, once the process has ended
 )
@@ -56,6 +57,7 @@ type Operation struct {
 	window  uint64 // bytes of both outputs that may be unacknowledged
 	grown   uint64 // bytes acknowledged since the window last grew
 	current *attachment
+	served  bool        // a stream was attached, or none is waited for
 	grace   *time.Timer // runs while nothing is attached
 	lost    error       // a cause that cost bytes
 	exited  bool        // the root process has exited
@@ -172,7 +174,7 @@ func (o *Operation) Shutdown() {
 	o.Cancel(CauseShutdown)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cfg.Limits.Detached = 0
+	o.cfg.Limits.Detached, o.served = 0, true
 	o.detachedLocked()
 }
 
@@ -346,7 +348,11 @@ func (o *Operation) detachedLocked() {
 	if o.grace != nil {
 		o.grace.Stop()
 	}
-	o.grace = time.AfterFunc(o.cfg.Limits.Detached, o.graceOver)
+	grace := o.cfg.Limits.Detached
+	if !o.served {
+		grace = max(grace, firstAttach)
+	}
+	o.grace = time.AfterFunc(grace, o.graceOver)
 }
 
 func (o *Operation) graceOver() {

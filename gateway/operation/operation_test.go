@@ -371,6 +371,34 @@ func TestDetachedGrace(t *testing.T) {
 	require.Equal(t, protocol.CodePeerGone, exit.Code)
 }
 
+// Without a grace the end comes with the end of the stream, and not before the
+// stream of the Start is there.
+func TestKillOnDisconnect(t *testing.T) {
+	limits := unlimited()
+	limits.Detached = 0
+	h := start(t, Config{Limits: limits}, false, sleeper)
+	c := h.dial(first{})
+	c.until(func() bool { return c.accepted != nil })
+	require.Zero(t, c.accepted.Limits.Detached, "the caller is told")
+	_, ended := h.op.Ended()
+	require.False(t, ended)
+	require.NoError(t, c.conn.Close())
+	h.wait(h.op.Done())
+	exit, ok := h.op.Ended()
+	require.True(t, ok)
+	require.Equal(t, protocol.CodePeerGone, exit.Code)
+
+	h = start(t, Config{Limits: limits}, false, printer(10))
+	require.Equal(t, uint64(10), h.dial(first{}).finish().Stdout, "who stays gets all")
+}
+
+func TestTooManyProcesses(t *testing.T) {
+	h := start(t, Config{}, false, func(*fakehost.Child) route.Exit { return route.Exit{Signal: "SIGKILL", Limited: true} })
+	exit := h.dial(first{}).finish()
+	require.Equal(t, protocol.CodeResourceLimit, exit.Code)
+	require.Equal(t, "SIGKILL", exit.Signal)
+}
+
 func TestMissingExitAck(t *testing.T) {
 	h := start(t, Config{ExitAck: 20 * time.Millisecond}, false, printer(10))
 	c := h.dial(first{})

@@ -75,6 +75,9 @@ type direct struct {
 }
 
 func (b *backend) start(_ context.Context, s Spec) (running, error) {
+	if s.Limits != (route.Limits{}) {
+		return nil, unavailable(ErrLimits)
+	}
 	d := &direct{cmd: command(s)}
 	theirs, err := d.pipes(s.Stdin)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lendcli/lend/localhost/process/cgroup"
 	"github.com/lendcli/lend/localhost/process/supervise"
 	"github.com/lendcli/lend/localhost/route"
 )
@@ -30,6 +31,8 @@ type operation struct {
 	seq   uint64
 	// The gateway's ends; stdin is nil if the child has none.
 	stdin, stdout, stderr *os.File
+
+	group *cgroup.Group // nil without a delegated cgroup
 
 	answer chan error // one: nil for started
 
@@ -77,11 +80,19 @@ func (b *backend) startOnTerminal(_ context.Context, spec Spec) (running, error)
 // begin sends the request and waits for the answer.
 func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operation, error) {
 	s := o.super
+	r := supervise.Request{
+		Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env,
+		Processes: spec.Limits.Processes, Memory: spec.Limits.Memory,
+	}
+	if o.group = s.pool.group(spec.Limits); o.group != nil {
+		r.Cgroup = o.group.Dir()
+	}
 	o.answer, o.exited, o.gone = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	if !s.assign(o) {
 		s.pool.freed()
 		o.drop(m, files)
 		o.closePipes()
+		s.pool.ungroup(o.group)
 		return nil, errUnread
 	}
 	late := time.AfterFunc(answerBudget, s.kill)
@@ -90,7 +101,7 @@ func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operati
 	defer nudge.Stop()
 	m.Seq = o.seq
 	s.wake()
-	err := s.request(m, supervise.Request{Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env}, files)
+	err := s.request(m, r, files)
 	o.drop(m, files)
 	if err != nil {
 		s.kill() // a request that was not sent whole starts nothing
@@ -186,9 +197,10 @@ func (o *operation) exit(m supervise.Message) bool {
 		return false
 	}
 	status := syscall.WaitStatus(m.Value)
-	o.result = route.Exit{Duration: time.Duration(m.Extra)}
+	o.result = route.Exit{Duration: time.Duration(m.Extra), Limited: m.Limited}
 	if status.Signaled() {
 		o.result.Signal, o.result.Core = signalName(status.Signal()), status.CoreDump()
+		o.result.Limited = m.Limited || status.Signal() == syscall.SIGKILL && o.group != nil && o.group.OutOfMemory()
 	} else {
 		o.result.Code = status.ExitStatus()
 	}
@@ -209,6 +221,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // over notes that nothing of the tree lives, or that some of it would not die.
 func (o *operation) over(survive error) {
+	o.super.pool.ungroup(o.group)
 	o.survive = survive
 	close(o.gone)
 }

@@ -27,6 +27,8 @@ var (
 	ErrSurvivors = errors.New("a killed process has not ended yet")
 	// ErrOutput: Run stopped the command because it wrote more than was allowed.
 	ErrOutput = errors.New("command wrote too much output")
+	// ErrLimits: this system cannot enforce the limits of the Spec.
+	ErrLimits = errors.New("limits of processes and memory need Linux")
 	// ErrMain: Main was not called, so this executable cannot be its own supervisor.
 	ErrMain = errors.New("process.Main was not called first in main")
 )
@@ -43,6 +45,8 @@ type Spec struct {
 	Dir string
 	// Stdin gives the child a pipe; otherwise it gets the null device.
 	Stdin bool
+	// Limits bound the tree. Linux only: elsewhere a bound is ErrLimits.
+	Limits route.Limits
 }
 
 // Stage is the step of a start that failed.
@@ -74,6 +78,8 @@ func (s Spec) check() error {
 		return invalid("path is not absolute")
 	case !filepath.IsAbs(s.Dir):
 		return invalid("working directory is not absolute")
+	case s.Limits.Processes < 0 || s.Limits.Memory < 0:
+		return invalid("limit is negative")
 	case len(s.Args) == 0:
 		return invalid("no argv[0]")
 	case hasNUL(s.Path) || hasNUL(s.Dir):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/lendcli/lend/localhost/process/cgroup"
 	"github.com/lendcli/lend/localhost/process/supervise"
 	"github.com/lendcli/lend/localhost/route"
 )
@@ -30,6 +31,9 @@ type Config struct {
 	Idle int
 	// Most is how many operations may run at once; 0 means DefaultMost.
 	Most int
+	// Cgroup is the delegated cgroup in which each operation gets one of its own; nil
+	// means none. It stays the caller's, to be closed after the Transport.
+	Cgroup *cgroup.Tree
 	// Log gets the loss of a supervisor, and nothing of a command. The zero value is
 	// silent.
 	Log zerolog.Logger

@@ -25,6 +25,8 @@ func (q StartCLIRequest) check() error {
 		return invalid("identity is incomplete")
 	case !filepath.IsAbs(q.WorkingDirectory) || strings.ContainsRune(q.WorkingDirectory, 0):
 		return invalid("working directory is not an absolute path")
+	case q.Limits.Processes < 0 || q.Limits.Memory < 0:
+		return invalid("limit is negative")
 	}
 	for _, v := range q.Environment {
 		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.ContainsRune(v.Value, 0) {

@@ -35,6 +35,8 @@ type StartRequest struct {
 	Workspace string
 	// Call is the canonical call that was authorised.
 	Call argv.Call
+	// Limits bound what the processes of the command take.
+	Limits Limits
 	// Stdin tells whether the child gets a pipe; otherwise /dev/null.
 	Stdin bool
 }
@@ -51,8 +53,19 @@ type StartCLIRequest struct {
 	Arguments []string
 	// Environment sets variables that the contract lists, and no others.
 	Environment []argv.Variable
+	// Limits bound what the processes of the CLI take.
+	Limits Limits
 	// Stdin tells whether the child gets a pipe; otherwise /dev/null.
 	Stdin bool
+}
+
+// Limits bound what the processes of one operation take; 0 means no bound. Where a
+// bound cannot be enforced, nothing is started.
+type Limits struct {
+	// Processes and their threads at the same moment.
+	Processes int
+	// Memory is bytes, of each process.
+	Memory int64
 }
 
 // Exit is how the root process of a CLI ended.
@@ -62,6 +75,9 @@ type Exit struct {
 	Core   bool   // it dumped core
 	// Retired says that the route was retired and closed the process.
 	Retired bool
+	// Limited says that the tree was killed because it had more processes than its
+	// Limits allow.
+	Limited bool
 	// Duration is the time from start to exit.
 	Duration time.Duration
 }

@@ -13,6 +13,9 @@ import (
 // Unlimited is the value of a byte limit for which the file says "unlimited".
 const Unlimited int64 = -1
 
+// Kill is the Detached of an operation that a lost link ends at once.
+const Kill time.Duration = -1
+
 // The limits that hold where the file says nothing.
 const (
 	defaultOperations = 128
@@ -22,7 +25,10 @@ const (
 	defaultStdout     = 64 << 20
 	defaultStderr     = 16 << 20
 	defaultRun        = 2 * time.Minute
+	defaultDetached   = time.Minute
 	maxRun            = 24 * time.Hour
+	maxDetached       = time.Hour
+	minMemory         = 16 << 20
 )
 
 // Limits bound one operation, or (the first three) the gateway. No field of a
@@ -42,6 +48,13 @@ type Limits struct {
 	// Run bounds the time of an operation; 0 in those of the gateway if the file does
 	// not lower what commands declare.
 	Run time.Duration
+	// Detached is how long an operation goes on without a caller, or Kill.
+	Detached time.Duration
+	// Processes bounds the processes and threads of an operation at the same
+	// moment; Memory is bytes, of one process and, where the machine has a delegated
+	// cgroup, of all together. 0 means no bound.
+	Processes int
+	Memory    int64
 	// Arguments and ArgumentBytes bound the rendered argv; each argument counts
 	// with the byte that ends it.
 	Arguments     int
@@ -59,6 +72,9 @@ func (f *File) Gateway() Limits {
 		Stdout:            or(l.Stdout, defaultStdout),
 		Stderr:            or(l.Stderr, defaultStderr),
 		Run:               l.Run,
+		Detached:          or(l.Detached, defaultDetached),
+		Processes:         l.Processes,
+		Memory:            l.Memory,
 		Arguments:         or(l.Arguments, argv.MaxArguments),
 		ArgumentBytes:     or(l.ArgumentBytes, argv.MaxTotal),
 	}
@@ -79,6 +95,9 @@ func (f *File) Operation(contract argv.Contract, c argv.Command, rule Limits) Li
 	out := Limits{
 		Stdout:        lower(g.Stdout, rule.Stdout),
 		Stderr:        lower(g.Stderr, rule.Stderr),
+		Detached:      lowerDetached(g.Detached, rule.Detached),
+		Processes:     int(lower(int64(g.Processes), int64(rule.Processes))),
+		Memory:        lower(g.Memory, rule.Memory),
 		Run:           or(or(c.Timeout, contract.Timeout), defaultRun),
 		Arguments:     int(lower(int64(g.Arguments), int64(rule.Arguments))),
 		ArgumentBytes: int(lower(int64(g.ArgumentBytes), int64(rule.ArgumentBytes))),
@@ -101,12 +120,23 @@ func lower(a, b int64) int64 {
 	return min(a, b)
 }
 
+// lowerDetached returns the lower of two graces; 0 says nothing, Kill is the lowest.
+func lowerDetached(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
+}
+
 // Both returns the lower of two limits of an operation, field by field.
 func (l Limits) Both(m Limits) Limits {
 	l.Stdin = lower(l.Stdin, m.Stdin)
 	l.Stdout = lower(l.Stdout, m.Stdout)
 	l.Stderr = lower(l.Stderr, m.Stderr)
 	l.Run = time.Duration(lower(int64(l.Run), int64(m.Run)))
+	l.Detached = lowerDetached(l.Detached, m.Detached)
+	l.Processes = int(lower(int64(l.Processes), int64(m.Processes)))
+	l.Memory = lower(l.Memory, m.Memory)
 	l.Arguments = int(lower(int64(l.Arguments), int64(m.Arguments)))
 	l.ArgumentBytes = int(lower(int64(l.ArgumentBytes), int64(m.ArgumentBytes)))
 	return l
@@ -139,13 +169,27 @@ func (l *loader) loadLimits(n *strict.Node) Limits {
 		Stdout:            bytes("stdout"),
 		Stderr:            bytes("stderr"),
 		Run:               l.loadDuration(n.Get("run"), maxRun),
+		Detached:          l.loadDetached(n.Get("on_disconnect")),
+		Processes:         n.Get("processes").Integer(),
+		Memory:            bytes("memory"),
 		Arguments:         n.Get("arguments").Integer(),
 		ArgumentBytes:     int(bytes("argument_bytes")),
 	}
 	if out.ArgumentBytes > argv.MaxTotal {
 		l.Doc.Add(n.Get("argument_bytes"), strict.RuleMeaning, "argument_bytes is more than "+ShowSize(argv.MaxTotal), "")
 	}
+	if m := n.Get("memory"); m != nil && out.Memory != 0 && out.Memory < minMemory {
+		l.Doc.Add(m, strict.RuleMeaning, "memory is less than "+ShowSize(minMemory)+", with which nothing starts", "")
+	}
 	return out
+}
+
+// loadDetached reads kill or {keep: 60s}.
+func (l *loader) loadDetached(n *strict.Node) time.Duration {
+	if n.Str() == onDisconnectKill {
+		return Kill
+	}
+	return l.loadDuration(n.Get("keep"), maxDetached)
 }
 
 // checkLimits reports limits of the gateway that do not fit together.
@@ -171,6 +215,11 @@ func (l *loader) checkLowers(r *Rule, n *strict.Node) {
 	over("stdout", r.Limits.Stdout, g.Stdout, ShowSize)
 	over("stderr", r.Limits.Stderr, g.Stderr, ShowSize)
 	over("run", int64(r.Limits.Run), int64(g.Run), func(v int64) string { return ShowDuration(time.Duration(v)) })
+	if of := r.Limits.Detached; of != 0 && of > g.Detached {
+		l.Doc.Add(n.Get("on_disconnect"), strict.RuleMeaning, "on_disconnect keeps longer than the gateway: "+ShowDetached(g.Detached), "raise it in the limits of the file, and lower other rules")
+	}
+	over("processes", int64(r.Limits.Processes), int64(g.Processes), func(v int64) string { return strconv.FormatInt(v, 10) })
+	over("memory", r.Limits.Memory, g.Memory, ShowSize)
 	over("arguments", int64(r.Limits.Arguments), int64(g.Arguments), func(v int64) string { return strconv.FormatInt(v, 10) })
 	over("argument_bytes", int64(r.Limits.ArgumentBytes), int64(g.ArgumentBytes), ShowSize)
 }
@@ -208,6 +257,14 @@ func ShowSize(v int64) string {
 		}
 	}
 	return strconv.FormatInt(v, 10) + " B"
+}
+
+// ShowDetached writes what a lost link does: "kill", or "keep 60s".
+func ShowDetached(d time.Duration) string {
+	if d == Kill {
+		return onDisconnectKill
+	}
+	return "keep " + ShowDuration(d)
 }
 
 // ShowDuration writes 1h instead of 1h0m0s.

@@ -77,8 +77,24 @@ func operationLimits() []strict.Field {
 		{Key: "stdout", Shape: text(size(true), "standard output; absent: 64MiB")},
 		{Key: "stderr", Shape: text(size(true), "standard error; absent: 16MiB")},
 		{Key: "run", Shape: text(duration(), "time; lowers what the command declares")},
+		{Key: "on_disconnect", Shape: onDisconnectShape()},
+		{Key: "processes", Shape: number(1, 65536, "processes and threads of an operation at the same moment; absent: no bound")},
+		{Key: "memory", Shape: text(memory(), "memory of each process, at least 16MiB; of all together where there is a delegated cgroup; absent: no bound")},
 		{Key: "arguments", Shape: number(1, argv.MaxArguments, "arguments after rendering, the fixed ones included")},
 		{Key: "argument_bytes", Shape: text(size(false), "all arguments together; at most 256KiB")},
+	}
+}
+
+const onDisconnectKill = "kill"
+
+func onDisconnectShape() *strict.Shape {
+	return &strict.Shape{
+		Name: "on_disconnect",
+		Doc:  "what a lost link does to an operation; absent: {keep: 1m}",
+		Text: strict.NewText(strict.Text{What: "kill, or a map such as {keep: 60s}", Words: []string{onDisconnectKill}}),
+		Fields: []strict.Field{
+			{Key: "keep", Required: true, Shape: text(duration(), "how long the caller may take to come back, at most 1h")},
+		},
 	}
 }
 
@@ -278,4 +294,8 @@ func size(unlimited bool) *strict.Text {
 		t.Pattern = `^([1-9][0-9]{0,3}(B|KiB|MiB|GiB)|unlimited)$`
 	}
 	return strict.NewText(t)
+}
+
+func memory() *strict.Text {
+	return strict.NewText(strict.Text{What: "a size such as 512MiB or 2GiB", Pattern: `^[1-9][0-9]{0,3}(MiB|GiB)$`})
 }

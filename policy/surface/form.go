@@ -77,20 +77,34 @@ type limitsForm struct {
 	Stdout        int64 `json:"stdout"`
 	Stderr        int64 `json:"stderr"`
 	RunSeconds    int64 `json:"run_seconds"`
+	// DetachedMs is -1 for kill.
+	DetachedMs    int64 `json:"detached_ms,omitzero"`
+	Processes     int   `json:"processes,omitzero"`
+	Memory        int64 `json:"memory,omitzero"`
 	Arguments     int   `json:"arguments"`
 	ArgumentBytes int   `json:"argument_bytes"`
 }
 
 func (l limitsForm) limits() file.Limits {
+	detached := time.Duration(l.DetachedMs) * time.Millisecond
+	if l.DetachedMs < 0 {
+		detached = file.Kill
+	}
 	return file.Limits{
 		Stdin: l.Stdin, Stdout: l.Stdout, Stderr: l.Stderr, Run: time.Duration(l.RunSeconds) * time.Second,
+		Detached: detached, Processes: l.Processes, Memory: l.Memory,
 		Arguments: l.Arguments, ArgumentBytes: l.ArgumentBytes,
 	}
 }
 
 func formOfLimits(l file.Limits) limitsForm {
+	detached := l.Detached.Milliseconds()
+	if l.Detached == file.Kill {
+		detached = -1
+	}
 	return limitsForm{
 		Stdin: l.Stdin, Stdout: l.Stdout, Stderr: l.Stderr, RunSeconds: max(1, int64(l.Run/time.Second)),
+		DetachedMs: detached, Processes: l.Processes, Memory: l.Memory,
 		Arguments: l.Arguments, ArgumentBytes: l.ArgumentBytes,
 	}
 }
@@ -156,5 +170,6 @@ func (f form) contract() argv.Contract {
 func (l limitsForm) valid() bool {
 	return l.Stdin >= 0 && (l.Stdout > 0 || l.Stdout == file.Unlimited) && (l.Stderr > 0 || l.Stderr == file.Unlimited) &&
 		l.RunSeconds > 0 && l.RunSeconds <= int64(24*time.Hour/time.Second) &&
+		l.DetachedMs >= -1 && l.DetachedMs <= int64(24*time.Hour/time.Millisecond) && l.Processes >= 0 && l.Memory >= 0 &&
 		l.Arguments > 0 && l.Arguments <= argv.MaxArguments && l.ArgumentBytes > 0 && l.ArgumentBytes <= argv.MaxTotal
 }

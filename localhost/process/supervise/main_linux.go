@@ -29,6 +29,9 @@ const (
 // Main becomes a supervisor, and never returns, if this process was started as one.
 // Otherwise it does nothing. It must run before any other code of the program.
 func Main() {
+	if len(os.Args) > 1 && os.Args[0] == limitsArgv0 {
+		takeStep()
+	}
 	if len(os.Args) != 1 || os.Args[0] != Argv0 {
 		return
 	}
@@ -58,6 +61,14 @@ func setup() error {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	unix.Umask(0o077)
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return err
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
+	files.Cur = min(softFiles, files.Max)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return err
 	}
 	for _, p := range []struct{ option, value int }{
@@ -129,6 +140,9 @@ type operation struct {
 	reported bool
 	status   uint32
 	took     time.Duration
+	most     int // tasks of the tree; 0: no bound
+	counted  time.Time
+	limited  bool // it had more
 }
 
 func (s *server) send(m Message) {
@@ -226,15 +240,8 @@ func (s *server) start(m Message, r Request, fds []int) *operation {
 	for _, fd := range fds {
 		files = append(files, uintptr(fd))
 	}
-	op := &operation{seq: m.Seq, pidfd: -1, leader: !m.Terminal, began: time.Now()}
-	pid, err := syscall.ForkExec(r.Path, r.Args, &syscall.ProcAttr{
-		Dir: r.Dir, Env: r.Env, Files: files,
-		Sys: &syscall.SysProcAttr{
-			Setsid:    op.leader,
-			Pdeathsig: syscall.SIGKILL, // the tree's root dies with us at once; the gateway adopts the rest
-			PidFD:     &op.pidfd,
-		},
-	})
+	op := &operation{seq: m.Seq, pidfd: -1, leader: !m.Terminal, began: time.Now(), most: r.Processes}
+	pid, err := op.execute(r, files)
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
@@ -245,6 +252,47 @@ func (s *server) start(m Message, r Request, fds []int) *operation {
 	op.root = pid
 	s.send(Message{Kind: Started, Seq: op.seq, Value: uint32(pid)})
 	return op
+}
+
+// execute starts the child, by way of a step of its own if it has limits. An error
+// means that nothing runs.
+func (op *operation) execute(r Request, files []uintptr) (pid int, err error) {
+	if !r.limited() {
+		return op.fork(r.Path, r.Args, r, files)
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	pid, err = op.fork("/proc/self/exe", r.step(), r, append(files, uintptr(p[1])))
+	_ = unix.Close(p[1])
+	if err == nil {
+		if err = awaitStep(p[0]); err != nil {
+			op.abandon(pid)
+		}
+	}
+	_ = unix.Close(p[0])
+	return pid, err
+}
+
+// abandon ends and reaps a child that did not get to its program.
+func (op *operation) abandon(pid int) {
+	_ = unix.Kill(pid, unix.SIGKILL)
+	_ = ignoringEINTR(func() error { _, err := unix.Wait4(pid, nil, unix.WALL, nil); return err })
+	if op.pidfd >= 0 {
+		_ = unix.Close(op.pidfd)
+	}
+}
+
+func (op *operation) fork(path string, args []string, r Request, files []uintptr) (int, error) {
+	return syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Dir: r.Dir, Env: r.Env, Files: files,
+		Sys: &syscall.SysProcAttr{
+			Setsid:    op.leader,
+			Pdeathsig: syscall.SIGKILL, // the tree's root dies with us at once; the gateway adopts the rest
+			PidFD:     &op.pidfd,
+		},
+	})
 }
 
 func failure(seq uint64, dir string, err error) Message {
@@ -269,6 +317,11 @@ func (s *server) run(op *operation) bool {
 		message := s.wait(op)
 		if s.settled(op) {
 			return true // a message that came too late is dropped by serve
+		}
+		if s.crowded(op) {
+			op.limited = true
+			s.sweep(op)
+			return true
 		}
 		if !message {
 			continue
@@ -299,11 +352,14 @@ func (s *server) wait(op *operation) bool {
 	timeout := 1000
 	set := [2]unix.PollFd{{Fd: socket, Events: unix.POLLIN}, {Fd: -1}}
 	switch {
+	case op.most > 0:
+		timeout = countEvery
 	case op.exited:
 		timeout = 100
 	case op.pidfd < 0:
 		timeout = 10
-	default:
+	}
+	if !op.exited && op.pidfd >= 0 {
 		set[1] = unix.PollFd{Fd: int32(op.pidfd), Events: unix.POLLIN}
 	}
 	n, _ := unix.Poll(set[:], timeout)

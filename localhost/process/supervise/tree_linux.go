@@ -57,7 +57,7 @@ func (s *server) report(op *operation, m Message) {
 		return
 	}
 	op.reported = true
-	m.Seq, m.Value, m.Extra = op.seq, op.status, uint64(op.took)
+	m.Seq, m.Value, m.Extra, m.Limited = op.seq, op.status, uint64(op.took), op.limited
 	s.send(m)
 }
 
@@ -221,7 +221,7 @@ func Children(pids []int) []int {
 	if found {
 		return pids
 	}
-	return scan(pids)
+	return scan(pids, os.Getpid())
 }
 
 func appendPIDs(pids []int, b []byte) []int {
@@ -233,19 +233,18 @@ func appendPIDs(pids []int, b []byte) []int {
 	return pids
 }
 
-// scan finds our children among all processes.
-func scan(pids []int) []int {
+// scan finds the children of a process among all processes.
+func scan(pids []int, parent int) []int {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
 		return pids
 	}
-	self := os.Getpid()
 	for _, e := range all {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if st, err := ReadStat(pid); err == nil && st.Parent == self {
+		if st, err := ReadStat(pid); err == nil && st.Parent == parent {
 			pids = append(pids, pid)
 		}
 	}

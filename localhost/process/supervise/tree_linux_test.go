@@ -10,12 +10,12 @@ import (
 )
 
 func TestSourcesAreThisPackage(t *testing.T) {
-	require.Len(t, Sources(), 3)
+	require.Len(t, Sources(), 4)
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	image, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	for i, name := range []string{"wire.go", "main_linux.go", "tree_linux.go"} {
+	for i, name := range []string{"wire.go", "main_linux.go", "tree_linux.go", "limits_linux.go"} {
 		file, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Equal(t, string(file), Sources()[i])
@@ -36,7 +36,7 @@ func TestChildren(t *testing.T) {
 		want = append(want, c.Process.Pid)
 	}
 	require.ElementsMatch(t, want, Children(nil))
-	require.ElementsMatch(t, want, scan(nil))
+	require.ElementsMatch(t, want, scan(nil, os.Getpid()))
 	c, err := openChildren()
 	require.NoError(t, err)
 	c.hard = true

@@ -47,11 +47,12 @@ type Message struct {
 	Terminal  bool // on Start: the child stays in the session and the process group
 	Last      bool // on Exited: Empty at the same time
 	Directory bool // on Failed: it was the working directory, not the executable
+	Limited   bool // on Exited: the tree had more tasks than it may, and was killed
 }
 
 // flags lists the booleans of m, the lowest bit first.
-func (m *Message) flags() [4]*bool {
-	return [...]*bool{&m.Stdin, &m.Terminal, &m.Last, &m.Directory}
+func (m *Message) flags() [5]*bool {
+	return [...]*bool{&m.Stdin, &m.Terminal, &m.Last, &m.Directory, &m.Limited}
 }
 
 // Append appends the HeaderSize bytes of m to b.
@@ -73,7 +74,7 @@ var errMalformed = errors.New("malformed supervisor message")
 // ParseMessage splits one received message into its fixed part and its payload,
 // which is part of b.
 func ParseMessage(b []byte) (Message, []byte, error) {
-	if len(b) < HeaderSize || b[1] > 0xf || b[2] != 0 || b[3] != 0 {
+	if len(b) < HeaderSize || b[1] > 0x1f || b[2] != 0 || b[3] != 0 {
 		return Message{}, nil, errMalformed
 	}
 	m := Message{
@@ -96,6 +97,12 @@ func ParseMessage(b []byte) (Message, []byte, error) {
 type Request struct {
 	Path, Dir string
 	Args, Env []string
+	// Cgroup is the directory that the child joins; "" means none.
+	Cgroup string
+	// Processes bounds the tasks of the tree, Memory the bytes of each process; 0
+	// means no bound.
+	Processes int
+	Memory    int64
 }
 
 // Append appends the encoding of r to b.
@@ -108,7 +115,9 @@ func (r Request) Append(b []byte) []byte {
 			b = appendString(b, s)
 		}
 	}
-	return b
+	b = appendString(b, r.Cgroup)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Processes))
+	return binary.LittleEndian.AppendUint64(b, uint64(r.Memory))
 }
 
 func appendString(b []byte, s string) []byte {
@@ -122,6 +131,8 @@ func ParseRequest(b []byte) (Request, error) {
 	r := Request{Path: d.string(), Dir: d.string()}
 	r.Args = d.list()
 	r.Env = d.list()
+	r.Cgroup = d.string()
+	r.Processes, r.Memory = int(d.number()), int64(d.number())
 	if d.bad || len(d.b) > 0 {
 		return Request{}, errMalformed
 	}
@@ -146,6 +157,16 @@ func (d *decoder) length() int {
 		return 0
 	}
 	return int(n)
+}
+
+func (d *decoder) number() uint64 {
+	if d.bad || len(d.b) < 8 {
+		d.bad = true
+		return 0
+	}
+	n := binary.LittleEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	return n
 }
 
 func (d *decoder) string() string {

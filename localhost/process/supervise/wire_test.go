@@ -15,6 +15,7 @@ func TestMessage(t *testing.T) {
 		{Kind: Hello, Extra: ID()},
 		{Kind: Exited, Value: 0xff00, Seq: 1 << 63, Extra: 12345, Last: true},
 		{Kind: Failed, Value: 2, Directory: true},
+		{Kind: Exited, Value: 9, Limited: true},
 		{Kind: Empty, Seq: 9},
 	} {
 		b := m.Append(nil)
@@ -31,7 +32,7 @@ func TestMessage(t *testing.T) {
 		"payload-on-a-kill":  append(bytes.Clone(good), 1),
 		"unknown-kind":       Message{Kind: Empty + 1}.Append(nil),
 		"no-kind":            Message{}.Append(nil),
-		"unknown-flag":       append([]byte{byte(Kill), 0x10}, good[2:]...),
+		"unknown-flag":       append([]byte{byte(Kill), 0x20}, good[2:]...),
 		"reserved-byte":      append([]byte{byte(Kill), 0, 1}, good[3:]...),
 		"payload-over-bound": append(Message{Kind: Start}.Append(nil), make([]byte, MaxPayload+1)...),
 	} {
@@ -45,6 +46,7 @@ func TestRequest(t *testing.T) {
 		{},
 		{Path: "/bin/x", Dir: "/", Args: []string{"x"}},
 		{Path: "/p", Dir: "/d", Args: []string{"", "a b", "\xff\n"}, Env: []string{"A=", "B=1"}},
+		{Path: "/p", Cgroup: "/sys/fs/cgroup/x", Processes: 12, Memory: 1 << 40},
 		{Path: strings.Repeat("p", 4096), Args: []string{strings.Repeat("a", 131_071)}},
 	} {
 		b := r.Append(nil)

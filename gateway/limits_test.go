@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/gateway/internal/fakehost"
+	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol"
+)
+
+// limited is the basic policy with limits of the file and of its rule.
+func limited(file, rule string) string {
+	return strings.Replace(basicPolicy, "allow:", "limits: {"+file+"}\nallow:", 1) + "    limits: {" + rule + "}\n"
+}
+
+func TestLostLinkKillsWhereThePolicySaysSo(t *testing.T) {
+	t.Parallel()
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t, withPolicy(limited("stdout: 1MiB", "on_disconnect: kill")))
+			d, l := w.dial(w.agent, transport), w.lease()
+			d.run(w.start(l, "print", "--size=100")).finish() // who stays gets all
+			s := w.start(l, "sleep")
+			r := d.run(s).answer()
+			require.Zero(t, r.accepted.Limits.Detached, "the caller is told")
+			require.NoError(t, r.stream.Reset())
+			eventually(t, func() bool { return w.host.Running.Load() == 0 })
+			end := d.run(w.attach(s, nil, 0)).answer()
+			end.until(func() bool { return end.exit != nil })
+			require.Equal(t, protocol.CodePeerGone, end.exit.Code)
+		})
+	}
+}
+
+// The lower of what was frozen and what is current holds, and the catalogue tells it.
+func TestGraceIsTheLowerOfFrozenAndCurrent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicy(limited("on_disconnect: {keep: 5m}", "on_disconnect: {keep: 3m}")))
+	d, l := w.dial(w.agent, "tcp"), w.lease()
+	grace := func() time.Duration {
+		r := d.run(w.start(l, "exit", "--code=0")).answer()
+		r.finish()
+		return r.accepted.Limits.Detached
+	}
+	require.Equal(t, 3*time.Minute, grace())
+	w.node.Reload(w.parse(limited("on_disconnect: {keep: 5m}", "on_disconnect: {keep: 4m}")))
+	require.Equal(t, 3*time.Minute, grace(), "frozen")
+	w.node.Reload(w.parse(limited("on_disconnect: {keep: 2m}", "stdout: 1MiB")))
+	require.Equal(t, 2*time.Minute, grace(), "current")
+	s := d.stream(protocol.CatalogID)
+	require.NoError(t, protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: [][]byte{l}}))
+	entries, err := protocol.ReadCatalog(s)
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.Equal(t, 2*time.Minute, e.Limits.Detached)
+	}
+}
+
+func TestLimitsOfProcessesReachTheRuntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicy(limited("processes: 90, memory: 2GiB", "processes: 20, memory: 1GiB")))
+	got := make(chan route.Limits, 2)
+	w.host.OnStart(func(_ context.Context, r route.StartRequest) error { got <- r.Limits; return nil })
+	w.host.Programs["exit"] = func(*fakehost.Child) route.Exit { return route.Exit{Signal: "SIGKILL", Limited: true} }
+	d, l := w.dial(w.agent, "tcp"), w.lease()
+	exit := d.run(w.start(l, "exit", "--code=0")).finish()
+	require.Equal(t, protocol.CodeResourceLimit, exit.Code)
+	require.Equal(t, "SIGKILL", exit.Signal)
+	require.Equal(t, route.Limits{Processes: 20, Memory: 1 << 30}, <-got)
+	w.node.Reload(w.parse(limited("processes: 10", "stdout: 1MiB")))
+	d.run(w.start(l, "exit", "--code=0")).finish()
+	require.Equal(t, route.Limits{Processes: 10, Memory: 1 << 30}, <-got, "the lower of frozen and current")
+}
