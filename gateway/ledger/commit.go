@@ -8,7 +8,9 @@ import (
 	"strconv"
 
 	"github.com/lendcli/lend/gateway/ledger/folder"
+	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/gateway/ledger/segment"
+	"github.com/lendcli/lend/gateway/ledger/snapshot"
 )
 
 const (
@@ -43,15 +45,21 @@ type group struct {
 	lead    chan struct{} // one token: this group's turn, led by who takes it
 }
 
-// log is the file, as its one writer sees it. Only the leader touches it, but for
-// f.ReadAt, which anybody may call.
+// log is the active segment, as its one writer sees it. Only the leader touches it.
+// Offsets are those of the file.
 type log struct {
 	f        folder.File
+	head     record.Segment
 	size     int64 // of what was written
 	synced   int64 // of what is durable
 	tree     segment.Tree
 	signed   uint64 // records covered by the newest checkpoint
 	reserved bool   // the reserve is there
+
+	index      *snapshot.Index // of the records in the file
+	sealed     []sealed        // the segments before, oldest first
+	closedTree segment.Tree    // over the file of closed invocations
+	retryAt    int64           // size at which a rotation that failed is tried again
 }
 
 // wish says what a caller of commit waits for.
@@ -139,7 +147,11 @@ func (g *group) result(en *entry) error {
 // lead writes groups until nobody is waiting, or somebody else can go on.
 func (l *Ledger) lead() {
 	for more := true; more; {
+		failed := l.rotateIfDue()
 		g, err := l.takeNext()
+		if err == nil {
+			err = failed
+		}
 		base, index := l.log.size, l.log.tree.Size()
 		var kept []*entry
 		if err == nil {
@@ -174,6 +186,7 @@ func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more 
 	}
 	for _, en := range kept {
 		l.enter(en, at, index)
+		l.log.index.Seen(record.Time(en.payload))
 		at += segment.FrameSize(len(en.payload))
 		index++
 	}
@@ -232,7 +245,7 @@ func (l *Ledger) admit(entries []*entry) ([]*entry, error) {
 		return nil, fmt.Errorf("%w: its file was removed or replaced", ErrFailed)
 	}
 	if starts && !l.log.reserved {
-		l.log.reserved = folder.TakeReserve(l.dir) == nil
+		l.log.reserved = l.dir.TakeReserve() == nil
 	}
 	if !l.log.reserved {
 		return without(entries, notEnd), nil
@@ -247,7 +260,7 @@ func (l *Ledger) writeFull(entries []*entry) ([]*entry, error) {
 	ends := without(entries, notEnd)
 	if l.log.reserved {
 		l.log.reserved = false
-		if err := folder.GiveReserve(l.dir); err != nil {
+		if err := l.dir.GiveReserve(); err != nil {
 			return nil, err
 		}
 	}
@@ -302,7 +315,7 @@ func (l *Ledger) sign(asked bool) error {
 	}
 	point, err := segment.SignCheckpoint(l.id, &l.log.tree, l.keys.Signer)
 	if err == nil {
-		err = folder.WriteCheckpoint(l.dir, point)
+		err = l.dir.WriteCheckpoint(point)
 	}
 	if err == nil {
 		l.log.signed = l.log.tree.Size()
@@ -340,5 +353,5 @@ func (l *Ledger) Checkpoint() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign checkpoint: %w", err)
 	}
-	return folder.ReadCheckpoint(l.dir)
+	return folder.ReadCheckpoint(l.cfg.Dir)
 }

@@ -78,9 +78,9 @@ func (f *faulty) set(change func()) {
 func openFaulty(t *testing.T, dir string) (*Ledger, *faulty) {
 	t.Helper()
 	f := new(faulty)
-	l, err := Open(Config{Dir: dir, Now: testNow, openFile: func(dir string, flag int) (folder.File, error) {
+	l, err := Open(Config{Dir: dir, Now: testNow, openFile: func(dir string, first uint64, flag int) (folder.File, error) {
 		var err error
-		f.File, err = folder.Open(dir, flag)
+		f.File, err = folder.Open(dir, first, flag)
 		return f, err
 	}})
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestStartsShareOneSync(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 	f.set(func() { require.Equal(t, 2, f.syncs) })
 	require.NoError(t, l.Close())
-	require.Equal(t, Recovery{Records: n + 3 + n + 1, Unknown: n + 1}, mustOpen(t, l.dir).Recovery())
+	require.Equal(t, Recovery{Records: n + 3 + n + 1, Unknown: n + 1}, mustOpen(t, l.cfg.Dir).Recovery())
 }
 
 func TestManyAtOnce(t *testing.T) {
@@ -352,7 +352,7 @@ func TestRemovedFileIsNoticed(t *testing.T) {
 			t.Parallel()
 			l := mustOpen(t, ledgerDir(t))
 			r := reserve(t, l, 1)
-			remove(t, filepath.Join(l.dir, logFile))
+			remove(t, filepath.Join(l.cfg.Dir, logFile))
 			require.ErrorIs(t, r.Start(t.Context(), testStart()), ErrFailed)
 		})
 	}

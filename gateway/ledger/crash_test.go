@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"pgregory.net/rapid"
 
+	"github.com/lendcli/lend/gateway/ledger/chain"
 	"github.com/lendcli/lend/gateway/ledger/segment"
 )
 
@@ -47,7 +48,7 @@ func restore(t *testing.T, dir string, log, point []byte) {
 // ends returns the offsets at which the records of a ledger end.
 func ends(t *testing.T, dir string) (out []int64) {
 	t.Helper()
-	_, err := walk(dir, func(f segment.Frame) error { out = append(out, frameEnd(f)); return nil })
+	_, err := chain.Walk(dir, func(f segment.Frame) error { out = append(out, frameEnd(f)); return nil })
 	require.NoError(t, err)
 	return out
 }
@@ -294,7 +295,7 @@ func tear(rt *rapid.T, file string, synced, size int64) int64 {
 // lastWhole is where the record begins that holds the byte at off.
 func lastWhole(rt *rapid.T, file string, off int64) int64 {
 	last := int64(0)
-	_, err := walk(filepath.Dir(file), func(f segment.Frame) error {
+	_, err := chain.Walk(filepath.Dir(file), func(f segment.Frame) error {
 		if frameEnd(f) > off {
 			return errors.New("stop")
 		}
@@ -321,7 +322,7 @@ func TestForgedRecords(t *testing.T) {
 	t.Parallel()
 	dir, _, point := small(t, false)
 	var good [][]byte
-	_, err := walk(dir, func(f segment.Frame) error { good = append(good, append([]byte(nil), f.Payload...)); return nil })
+	_, err := chain.Walk(dir, func(f segment.Frame) error { good = append(good, append([]byte(nil), f.Payload...)); return nil })
 	require.NoError(t, err)
 	require.Len(t, good, 5) // segment, start 1, end 1, start 2, refusal
 	edited := append([]byte(nil), good[0]...)
@@ -366,7 +367,7 @@ func TestEditBelowCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := small(t, true)
 	var payloads [][]byte
-	_, err := walk(dir, func(f segment.Frame) error {
+	_, err := chain.Walk(dir, func(f segment.Frame) error {
 		payloads = append(payloads, replaced(f.Payload, "issue.list", "issue.kill"))
 		return nil
 	})

@@ -32,7 +32,8 @@ type (
 	State = record.State
 )
 
-// The states. Reserve returns any of them, Lookup none of the last two.
+// The states. Reserve returns any of them, Lookup neither StateConflict nor
+// StateExhausted.
 const (
 	StateNone       = record.StateNone       // never heard of; from Reserve: it is yours now
 	StatePending    = record.StatePending    // reserved by another request that is not decided yet
@@ -42,6 +43,7 @@ const (
 	StateUnknown    = record.StateUnknown    // the gateway died meanwhile; it never runs again
 	StateConflict   = record.StateConflict   // the same ID for another request
 	StateExhausted  = record.StateExhausted  // the lease allows no further operation
+	StateClosed     = record.StateClosed     // what was recorded of the invocation is gone; it starts nothing more
 )
 
 // Bounds of the opaque parts of a Start, in bytes.
@@ -74,14 +76,24 @@ type Config struct {
 	Dir string
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
+	// KeepFor and KeepBytes bound what is kept: the oldest records go when they are
+	// older, or when all are larger; 0 means no bound. What still protects from a
+	// second run is kept whatever they say: the records of an invocation with a
+	// running operation, and those whose last lease ended less than 25 h ago.
+	KeepFor   time.Duration
+	KeepBytes int64
 
-	openFile func(dir string, flag int) (folder.File, error) // tests put faults here
+	// tests put faults here, and make segments small
+	openFile     func(dir string, first uint64, flag int) (folder.File, error)
+	step         func(what, base string) error
+	segmentBytes int64
 }
 
 // Ledger is an open ledger. It may be used from any goroutine; the caller must
 // Close it.
 type Ledger struct {
-	dir      string
+	cfg      Config
+	dir      folder.Folder
 	now      func() time.Time
 	unlock   func() error
 	keys     folder.Keys
@@ -89,7 +101,8 @@ type Ledger struct {
 	birth    time.Time
 	recovery Recovery
 
-	log *log // owned by the leader of the group commit
+	log   *log // owned by the leader of the group commit
+	files files
 
 	mu     sync.Mutex // guards all below
 	views  views
@@ -109,13 +122,15 @@ type Recovery struct {
 	Created  bool
 	TornTail int64 // bytes that were cut off, since nobody was told that they are durable
 	Unknown  int   // operations that now are StateUnknown
+	Rebuilt  int   // finished segments that had no snapshot, and were read
 	Records  uint64
 }
 
 // Open opens the ledger of a directory, or makes one in an empty directory. It
-// takes the directory for itself: ErrLocked. It reads every record: ErrCorrupt if
-// one is not as it was written, or if the newest checkpoint covers more than there
-// is; ErrLost if the records are gone. spec: LEDGER-12 to LEDGER-16.
+// takes the directory for itself: ErrLocked. It reads every record of the newest
+// segment, and of those that have no snapshot: ErrCorrupt if one is not as it was
+// written, or if the newest checkpoint covers more than there is; ErrLost if the
+// records are gone. What may be pruned is. spec: LEDGER-12 to LEDGER-16.
 func Open(c Config) (*Ledger, error) {
 	l, err := open(c)
 	if err != nil {
@@ -178,7 +193,7 @@ type Outcome struct {
 	// decided; then ask again.
 	Settled <-chan struct{}
 	// Start and End are what was recorded: Start with StateRunning and the three
-	// ends, End with those.
+	// ends, End with those. StateClosed has neither.
 	Start *Start
 	End   *End
 }
@@ -214,16 +229,20 @@ func (l *Ledger) Operations(issuer name.PeerID, lease [16]byte) int {
 }
 
 // Frozen returns the grant that the first Start of (issuer, invocation, holder)
-// recorded; false if there was none.
+// recorded; false if there was none, or if it was pruned: then Reserve says
+// StateClosed.
 func (l *Ledger) Frozen(issuer name.PeerID, invocation name.InvocationID, holder name.PeerID) ([]byte, bool, error) {
 	h := l.scopeHash(issuer, invocation, holder)
 	l.mu.Lock()
-	at, ok := l.views.frozen[h]
+	sc, ok := l.views.scopes[h]
 	l.mu.Unlock()
-	if !ok {
+	if !ok || sc.frozen < 0 {
 		return nil, false, nil
 	}
-	s, err := l.readStart(at)
+	s, err := l.readStart(sc.frozen)
+	if errors.Is(err, errPruned) {
+		return nil, false, nil
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read frozen grant: %w", err)
 	}

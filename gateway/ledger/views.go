@@ -9,9 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lendcli/lend/gateway/ledger/chain"
 	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/gateway/ledger/segment"
+	"github.com/lendcli/lend/gateway/ledger/snapshot"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -19,15 +21,25 @@ import (
 // offsets here, and is read again when somebody asks for it. Ledger.mu guards them.
 type views struct {
 	places     map[folder.Hash]place
-	frozen     map[folder.Hash]int64  // the Start that froze (issuer, invocation, holder)
+	scopes     map[folder.Hash]scope  // per (issuer, invocation, holder)
 	operations map[folder.Hash]uint32 // per (issuer, lease): recorded and reserved
 	// live holds operations from Reserve until their end is in the file.
 	live map[folder.Hash]*operation
 	// freezing holds grants that no record has yet.
 	freezing map[folder.Hash]*freezing
+	// closed and closing are scopes that start nothing more, ascending: those whose
+	// records are gone, and those whose records are about to go.
+	closed, closing []folder.Hash
 }
 
+// place is where the records of an operation are: bytes from the begin of the first
+// segment that there ever was.
 type place struct{ start, end int64 }
+
+type scope struct {
+	frozen int64 // the place of the Start that has the grant; -1 if it is gone
+	until  int64 // greatest lease not-after, in Unix milliseconds
+}
 
 // operation is one that is not over, or whose end is not in the file yet. All
 // fields that change are guarded by Ledger.mu.
@@ -61,9 +73,9 @@ type freezing struct {
 	users int
 }
 
-func newViews(records int) views {
+func newViews() views {
 	return views{
-		places: make(map[folder.Hash]place, records), frozen: make(map[folder.Hash]int64), operations: make(map[folder.Hash]uint32),
+		places: make(map[folder.Hash]place), scopes: make(map[folder.Hash]scope), operations: make(map[folder.Hash]uint32),
 		live: make(map[folder.Hash]*operation), freezing: make(map[folder.Hash]*freezing),
 	}
 }
@@ -95,10 +107,19 @@ func (l *Ledger) reserve(c Claim) (Outcome, error) {
 	first, err := l.readStart(at.start)
 	if err != nil {
 		l.release(op)
-		return Outcome{}, err
+		return gone(err)
 	}
 	out.Reservation.frozen = first.Frozen
 	return out, nil
+}
+
+// gone is the outcome of what could not be read: an error, or, if the record was
+// pruned meanwhile, that the invocation is closed.
+func gone(err error) (Outcome, error) {
+	if errors.Is(err, errPruned) {
+		return Outcome{State: StateClosed}, nil
+	}
+	return Outcome{}, err
 }
 
 // take decides in memory, in one step. A place is where the rest has to be read
@@ -116,10 +137,12 @@ func (l *Ledger) take(op *operation, maxOperations int) (Outcome, *place, error)
 	if at, ok := l.views.places[op.hash]; ok {
 		return Outcome{}, &at, nil
 	}
-	frozenAt, isFrozen := l.views.frozen[op.scope]
+	sc, isFrozen := l.views.scopes[op.scope]
 	switch {
 	case l.closed:
 		return Outcome{}, nil, os.ErrClosed
+	case l.views.isClosed(op.scope):
+		return Outcome{State: StateClosed}, nil, nil
 	case l.err != nil:
 		return Outcome{}, nil, l.err
 	case maxOperations < 1 || l.views.operations[op.lease] >= uint32(min(maxOperations, 1<<30)):
@@ -133,10 +156,42 @@ func (l *Ledger) take(op *operation, maxOperations int) (Outcome, *place, error)
 	l.views.operations[op.lease]++
 	out := Outcome{Reservation: &Reservation{l: l, op: op}}
 	if isFrozen {
-		return out, &place{start: frozenAt}, nil
+		return out, &place{start: sc.frozen}, nil
 	}
 	out.Reservation.frozen = l.views.freeze(op)
 	return out, nil, nil
+}
+
+// isClosed tells whether a scope starts nothing more. spec: LEDGER-31.
+func (v *views) isClosed(scope folder.Hash) bool {
+	return chain.Contains(v.closing, scope) || chain.Contains(v.closed, scope)
+}
+
+// anyLive tells whether an operation of one of these scopes is not over.
+func (v *views) anyLive(scopes []folder.Hash) bool {
+	for _, op := range v.live {
+		if chain.Contains(scopes, op.scope) {
+			return true
+		}
+	}
+	return false
+}
+
+// widen adds a start record to its scope: at is its place if it has the grant, else
+// -1. False: it is the first of a scope that is not closed, and has no grant.
+func (v *views) widen(h folder.Hash, at, until int64) bool {
+	sc, ok := v.scopes[h]
+	switch {
+	case !ok && chain.Contains(v.closed, h):
+		return true
+	case !ok && at < 0:
+		return false
+	case !ok:
+		sc.frozen = at
+	}
+	sc.until = max(sc.until, until)
+	v.scopes[h] = sc
+	return true
 }
 
 // freeze joins the grant that is about to be frozen, or proposes one.
@@ -204,25 +259,29 @@ func (l *Ledger) lookup(k Key) (Outcome, error) {
 		return op.outcome(), nil
 	}
 	at, ok := l.views.places[h]
+	closed := l.views.isClosed(l.scopeHash(k.Issuer, k.Invocation, k.Holder))
 	l.mu.Unlock()
-	if !ok {
-		return Outcome{}, nil
+	switch {
+	case ok:
+		return l.recorded(at, nil)
+	case closed:
+		return Outcome{State: StateClosed}, nil
 	}
-	return l.recorded(at, nil)
+	return Outcome{}, nil
 }
 
 // recorded reads an operation that is over.
 func (l *Ledger) recorded(at place, digest *[32]byte) (Outcome, error) {
 	s, err := l.readStart(at.start)
 	if err != nil {
-		return Outcome{}, err
+		return gone(err)
 	}
 	if digest != nil && subtle.ConstantTimeCompare(s.Digest[:], digest[:]) != 1 {
 		return Outcome{State: StateConflict}, nil
 	}
-	payload, err := segment.ReadFrame(l.log.f, at.end)
+	payload, err := l.readFrame(at.end)
 	if err != nil {
-		return Outcome{}, err
+		return gone(err)
 	}
 	e, _, err := record.DecodeEnd(payload)
 	if err != nil {
@@ -232,7 +291,7 @@ func (l *Ledger) recorded(at place, digest *[32]byte) (Outcome, error) {
 }
 
 func (l *Ledger) readStart(at int64) (*Start, error) {
-	payload, err := segment.ReadFrame(l.log.f, at)
+	payload, err := l.readFrame(at)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +315,7 @@ func (l *Ledger) start(op *operation, s Start) error {
 		return errTwice
 	}
 	op.phase, op.record = phaseStarting, &s
-	if _, ok := l.views.frozen[op.scope]; !ok && op.freezing != nil {
+	if _, ok := l.views.scopes[op.scope]; !ok && op.freezing != nil {
 		s.Frozen = op.freezing.grant
 	}
 	l.mu.Unlock()
@@ -281,22 +340,30 @@ func (l *Ledger) end(op *operation, e End) error {
 	return l.commit(&entry{payload: e.Encode(op.index), op: op}, written)
 }
 
-// enter puts a record that is in the file into the views. l.mu is held.
-func (l *Ledger) enter(en *entry, at int64, index uint64) {
+// enter puts a record that is in the active segment, at this offset, into the views
+// and its index. l.mu is held.
+func (l *Ledger) enter(en *entry, off int64, index uint64) {
 	v, op := &l.views, en.op
+	at := int64(l.log.head.Base) + off
 	switch {
 	case op == nil:
 	case en.start:
 		op.phase, op.index = phaseRunning, index
 		v.places[op.hash] = place{start: at}
-		if _, ok := v.frozen[op.scope]; !ok && op.freezing != nil {
-			v.frozen[op.scope] = at
+		until := op.record.LeaseNotAfter
+		grant := len(op.record.Frozen) > 0
+		l.log.index.AddStart(snapshot.Start{Index: index, Offset: off, Hash: op.hash}, op.scope, op.lease, until, grant)
+		if grant {
+			v.widen(op.scope, at, until.UnixMilli())
+		} else {
+			v.widen(op.scope, -1, until.UnixMilli())
 		}
 		delete(v.freezing, op.scope)
 		op.freezing, op.proposedGrant = nil, nil
 		op.record.Frozen = nil
 		close(op.settled)
 	default:
+		l.log.index.AddEnd(snapshot.End{Of: op.index, Offset: off})
 		p := v.places[op.hash]
 		p.end = at
 		v.places[op.hash] = p

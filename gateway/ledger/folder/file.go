@@ -51,9 +51,10 @@ func (f osFile) Linked() bool {
 	return err == nil && os.SameFile(mine, named)
 }
 
-// Open opens the segment of the ledger in dir with the flag of os.OpenFile.
-func Open(dir string, flag int) (File, error) {
-	path := filepath.Join(dir, segmentName)
+// Open opens the segment of the ledger in dir that begins with a record, with the
+// flag of os.OpenFile.
+func Open(dir string, first uint64, flag int) (File, error) {
+	path := filepath.Join(dir, segmentName(first))
 	f, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return nil, err

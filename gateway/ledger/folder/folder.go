@@ -18,12 +18,18 @@ import (
 
 // The names in the directory of a ledger. spec: LEDGER-1.
 const (
-	segmentName    = "00000000000000000000.log" // the index of its first record
 	macName        = "digest.key"
 	signerName     = "checkpoint.key"
 	checkpointName = "checkpoint"
 	reserveName    = "reserve"
 	creatingName   = "creating"
+	closedName     = "closed"
+	newSuffix      = ".new" // a file that is not finished
+	lockName       = "lock" // where a directory cannot be locked
+	// A segment and its snapshot are named by the index of the first record.
+	segmentSuffix  = ".log"
+	snapshotSuffix = ".index"
+	asideSuffix    = ".lost" // what AcceptLoss of a ledger set aside
 
 	macSize     = 32
 	reserveSize = 256 << 10
@@ -42,32 +48,37 @@ var (
 // ledger has to be made with Create. The error is ErrLocked, ErrLost,
 // segment.ErrCorrupt, or of the operating system. spec: LEDGER-1, LEDGER-12.
 func Enter(dir string) (unlock func() error, empty bool, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if unlock, err = Take(dir); err != nil {
 		return nil, false, err
 	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return nil, false, err
-	}
-	if !info.IsDir() {
-		return nil, false, fmt.Errorf("%s is not a directory", dir)
-	}
-	if err := private(info); err != nil {
-		return nil, false, err
-	}
-	if unlock, err = lockDir(dir); err != nil {
-		return nil, false, err
-	}
-	empty, err = surveyDir(dir)
-	if err != nil {
+	if empty, err = Survey(dir); err != nil {
 		return nil, false, errors.Join(err, unlock())
 	}
 	return unlock, empty, nil
 }
 
-// surveyDir looks at every file; it tells whether there is no ledger yet.
-// spec: LEDGER-12, LEDGER-28.
-func surveyDir(dir string) (empty bool, err error) {
+// Take makes the directory if it is not there, and takes it for this process until
+// unlock is called: ErrLocked.
+func Take(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory", dir)
+	}
+	if err := private(info); err != nil {
+		return nil, err
+	}
+	return lockDir(dir)
+}
+
+// Survey looks at every file; it tells whether there is no ledger yet: ErrLost,
+// segment.ErrCorrupt. spec: LEDGER-12, LEDGER-28.
+func Survey(dir string) (empty bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false, err
@@ -84,28 +95,45 @@ func surveyDir(dir string) (empty bool, err error) {
 		if err := private(info); err != nil {
 			return false, err
 		}
-		if strings.HasSuffix(e.Name(), ".log") && e.Name() != segmentName {
+		_, isSegment := firstOf(e.Name())
+		if strings.HasSuffix(e.Name(), segmentSuffix) && !isSegment {
 			return false, &segment.DamageError{What: "a segment that this version does not know"}
 		}
 		there[e.Name()] = true
+		there[segmentSuffix] = there[segmentSuffix] || isSegment
 	}
 	switch {
 	case there[creatingName]:
 		return true, nil
-	case there[segmentName]:
+	case there[segmentSuffix]:
 		return false, nil
-	case there[macName] || there[signerName] || there[checkpointName]:
+	case there[macName] || there[signerName] || there[checkpointName] || there[closedName]:
 		return false, ErrLost
 	default:
 		return true, nil
 	}
 }
 
+// Folder changes what is in the directory of a ledger.
+type Folder struct {
+	Path string
+	// Step is asked before every change, if it is set; an error stops it there, and
+	// what was done stays. Tests end the world in it.
+	Step func(what, base string) error
+}
+
+func (d Folder) step(what, base string) error {
+	if d.Step == nil {
+		return nil
+	}
+	return d.Step(what, base)
+}
+
 // Create makes a ledger in an empty directory. The file "creating" is there until all is durable, so
-// that a ledger that was half made is not taken for one that was lost.
-// spec: LEDGER-11.
-func Create(dir string, now time.Time) error {
-	if err := writeFile(dir, creatingName, nil); err != nil {
+// that a ledger that was half made is not taken for one that was lost. More records
+// may follow the first. spec: LEDGER-11.
+func (d Folder) Create(now time.Time, more ...[]byte) error {
+	if err := d.writeFile(creatingName, nil); err != nil {
 		return err
 	}
 	seg := record.Segment{Birth: now.UTC().Truncate(time.Millisecond)}
@@ -122,8 +150,11 @@ func Create(dir string, now time.Time) error {
 		return err
 	}
 	var t segment.Tree
-	payload := seg.Encode(now)
-	t.Add(payload)
+	var log []byte
+	for _, payload := range append([][]byte{seg.Encode(now)}, more...) {
+		log = segment.AppendFrame(log, payload, t.Size(), 0)
+		t.Add(payload)
+	}
 	point, err := segment.SignCheckpoint(seg.ID, &t, signer)
 	if err != nil {
 		return err
@@ -135,36 +166,73 @@ func Create(dir string, now time.Time) error {
 		{macName, mac},
 		{signerName, []byte(skey + "\n")},
 		{checkpointName, point},
-		{segmentName, segment.AppendFrame(nil, payload, 0, 0)},
+		{segmentName(0), log},
 	} {
-		if err := writeFile(dir, f.name, f.data); err != nil {
+		if err := d.writeFile(f.name, f.data); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, creatingName)); err != nil {
+	if err := d.remove(creatingName); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return d.syncDir()
+}
+
+func (d Folder) remove(base string) error {
+	if err := d.step("remove", base); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(d.Path, base))
+}
+
+func (d Folder) rename(from, to string) error {
+	if err := d.step("rename", to); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(d.Path, from), filepath.Join(d.Path, to))
+}
+
+func (d Folder) syncDir() error {
+	if err := d.step("sync", "."); err != nil {
+		return err
+	}
+	return syncDir(d.Path)
 }
 
 // writeFile replaces a file of the directory: durable, whole or not at all.
-func writeFile(dir, base string, data []byte) error {
-	tmp := filepath.Join(dir, base+".new")
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (d Folder) writeFile(base string, data []byte) error {
+	if err := d.place(base, data, true); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return d.syncDir()
+}
+
+// place replaces a file. Without durable, a power cut may leave anything under its
+// name.
+func (d Folder) place(base string, data []byte, durable bool) error {
+	tmp := base + newSuffix
+	if err := d.step("create", tmp); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(d.Path, tmp)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, tmp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(tmp))
+	if err = d.step("write", tmp); err == nil {
+		_, err = f.Write(data)
 	}
-	if err := os.Rename(tmp, filepath.Join(dir, base)); err != nil {
-		return err
+	if err == nil && durable {
+		if err = d.step("sync", tmp); err == nil {
+			err = f.Sync()
+		}
 	}
-	return syncDir(dir)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, d.remove(tmp))
+	}
+	return d.rename(tmp, base)
 }
 
 // readSmall reads a small file that belongs to every ledger.
@@ -189,20 +257,20 @@ func readSmall(dir, base string) ([]byte, error) {
 
 // TakeReserve writes the file that keeps room for ends on a full disk. Its bytes
 // are random, so that no file system can store it as less than it is.
-func TakeReserve(dir string) error {
-	if info, err := os.Lstat(filepath.Join(dir, reserveName)); err == nil && info.Size() == reserveSize {
+func (d Folder) TakeReserve() error {
+	if info, err := os.Lstat(filepath.Join(d.Path, reserveName)); err == nil && info.Size() == reserveSize {
 		return nil
 	}
 	b := make([]byte, reserveSize)
 	_, _ = rand.Read(b)
-	return writeFile(dir, reserveName, b)
+	return d.writeFile(reserveName, b)
 }
 
 // GiveReserve gives that room back.
-func GiveReserve(dir string) error { return os.Remove(filepath.Join(dir, reserveName)) }
+func (d Folder) GiveReserve() error { return d.remove(reserveName) }
 
 // WriteCheckpoint replaces the newest checkpoint.
-func WriteCheckpoint(dir string, signed []byte) error { return writeFile(dir, checkpointName, signed) }
+func (d Folder) WriteCheckpoint(signed []byte) error { return d.writeFile(checkpointName, signed) }
 
 // ReadCheckpoint returns the newest checkpoint; segment.ErrCorrupt if it is not
 // there, since every ledger has one.

@@ -20,8 +20,8 @@ func made(t *testing.T) string {
 	unlock, empty, err := Enter(dir)
 	require.NoError(t, err)
 	require.True(t, empty)
-	require.NoError(t, Create(dir, testTime))
-	require.NoError(t, TakeReserve(dir))
+	require.NoError(t, Folder{Path: dir}.Create(testTime))
+	require.NoError(t, Folder{Path: dir}.TakeReserve())
 	require.NoError(t, unlock())
 	return dir
 }
@@ -89,16 +89,16 @@ func TestWhatIsNoLedger(t *testing.T) {
 		change func(t *testing.T, dir string)
 		want   error
 	}{
-		"log-removed": {func(t *testing.T, dir string) { t.Helper(); remove(t, dir, segmentName) }, ErrLost},
-		"only-a-key":  {func(t *testing.T, dir string) { t.Helper(); remove(t, dir, segmentName, macName, checkpointName) }, ErrLost},
-		"second-segment": {func(t *testing.T, dir string) {
+		"log-removed": {func(t *testing.T, dir string) { t.Helper(); remove(t, dir, segmentName(0)) }, ErrLost},
+		"only-a-key":  {func(t *testing.T, dir string) { t.Helper(); remove(t, dir, segmentName(0), macName, checkpointName) }, ErrLost},
+		"unknown-segment": {func(t *testing.T, dir string) {
 			t.Helper()
-			write(t, dir, "00000000000000000100.log")
+			write(t, dir, "100.log")
 		}, segment.ErrCorrupt},
 		"log-is-a-link": {func(t *testing.T, dir string) {
 			t.Helper()
-			require.NoError(t, os.Rename(filepath.Join(dir, segmentName), filepath.Join(dir, "x")))
-			require.NoError(t, os.Symlink("x", filepath.Join(dir, segmentName)))
+			require.NoError(t, os.Rename(filepath.Join(dir, segmentName(0)), filepath.Join(dir, "x")))
+			require.NoError(t, os.Symlink("x", filepath.Join(dir, segmentName(0))))
 		}, nil},
 		"a-directory-in-it": {func(t *testing.T, dir string) {
 			t.Helper()
@@ -145,7 +145,7 @@ func write(t *testing.T, dir, base string) {
 // A ledger whose making was interrupted is made again, wherever that was.
 func TestHalfMade(t *testing.T) {
 	t.Parallel()
-	order := []string{macName, signerName, checkpointName, segmentName}
+	order := []string{macName, signerName, checkpointName, segmentName(0)}
 	for n := range len(order) + 1 {
 		dir := made(t)
 		before, err := ReadKeys(dir)
@@ -156,7 +156,7 @@ func TestHalfMade(t *testing.T) {
 		unlock, empty, err := Enter(dir)
 		require.NoError(t, err)
 		require.True(t, empty, "after %d files", n)
-		require.NoError(t, Create(dir, testTime))
+		require.NoError(t, Folder{Path: dir}.Create(testTime))
 		require.NoError(t, unlock())
 		_, empty, err = Enter(dir)
 		require.NoError(t, err)
@@ -197,21 +197,21 @@ func TestReserve(t *testing.T) {
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Len(t, before, reserveSize)
-	require.NoError(t, TakeReserve(dir))
+	require.NoError(t, Folder{Path: dir}.TakeReserve())
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, before, after, "left alone if it is there")
 	require.NoError(t, os.Truncate(path, 10))
-	require.NoError(t, TakeReserve(dir))
-	require.NoError(t, GiveReserve(dir))
+	require.NoError(t, Folder{Path: dir}.TakeReserve())
+	require.NoError(t, Folder{Path: dir}.GiveReserve())
 	require.NoFileExists(t, path)
-	require.Error(t, GiveReserve(dir))
+	require.Error(t, Folder{Path: dir}.GiveReserve())
 }
 
 func TestFile(t *testing.T) {
 	t.Parallel()
 	dir := made(t)
-	f, err := Open(dir, os.O_RDWR)
+	f, err := Open(dir, 0, os.O_RDWR)
 	require.NoError(t, err)
 	size, err := f.Size()
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestFile(t *testing.T) {
 	require.NoError(t, f.Datasync())
 	require.True(t, f.Linked())
 	if runtime.GOOS != "windows" {
-		remove(t, dir, segmentName)
+		remove(t, dir, segmentName(0))
 		require.False(t, f.Linked())
 	}
 	require.NoError(t, f.Close())
@@ -227,7 +227,7 @@ func TestFile(t *testing.T) {
 	require.False(t, f.Linked())
 	_, err = f.Size()
 	require.Error(t, err)
-	_, err = Open(filepath.Join(dir, "none"), os.O_RDWR)
+	_, err = Open(filepath.Join(dir, "none"), 0, os.O_RDWR)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = ReadCheckpoint(filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, segment.ErrCorrupt)

@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -27,6 +28,9 @@ type Keys struct {
 // Hash names a row of a view: 16 bytes of a SHA-256 over the ledger's secret and
 // the fields, so that nobody can look for two that collide.
 type Hash [16]byte
+
+// Compare orders hashes by their bytes.
+func (h Hash) Compare(other Hash) int { return bytes.Compare(h[:], other[:]) }
 
 // Digest is the HMAC-SHA-256 of the parts, each framed by its length.
 func (k *Keys) Digest(parts [][]byte) [32]byte {

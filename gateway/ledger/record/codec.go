@@ -22,6 +22,7 @@ const (
 	KindUnknown    = 5
 	KindRefusal    = 6
 	KindEvent      = 7
+	KindContinued  = 8
 )
 
 var errMalformed = errors.New("malformed record")
@@ -151,43 +152,6 @@ func (d *decoder) end() error {
 	return d.err
 }
 
-// Segment is the first record of a file.
-type Segment struct {
-	ID    [16]byte // of the ledger
-	Birth time.Time
-	First uint64 // index of this record
-	// VerifierKey is the public key of the checkpoints, as package note writes it.
-	VerifierKey string
-}
-
-const formatVersion = 1
-
-// Encode writes the record of a segment that begins at a moment.
-func (s *Segment) Encode(at time.Time) []byte {
-	e := new(encoder)
-	e.byte(KindSegment)
-	e.time(at)
-	e.uint(formatVersion)
-	e.raw(s.ID[:])
-	e.time(s.Birth)
-	e.uint(s.First)
-	e.string(s.VerifierKey)
-	return e.b
-}
-
-// DecodeSegment reads the record of a segment.
-func DecodeSegment(payload []byte) (Segment, error) {
-	d := &decoder{b: payload}
-	kind := d.byte()
-	d.time()
-	version := d.uint()
-	s := Segment{ID: [16]byte(d.raw(16)), Birth: d.time(), First: d.uint(), VerifierKey: d.text(256)}
-	if kind != KindSegment || version != formatVersion {
-		d.fail()
-	}
-	return s, d.end()
-}
-
 // Encode writes the record; Check was nil.
 func (s *Start) Encode() []byte {
 	e := &encoder{b: make([]byte, 0, 512+len(s.Frozen)+len(s.Identity)+len(s.Audit))}
@@ -239,6 +203,9 @@ func ViewStart(payload []byte) (StartView, error) {
 	}
 	return v, d.end()
 }
+
+// NotAfter is the end of the lease that the operation was started under.
+func (v *StartView) NotAfter() time.Time { return time.UnixMilli(int64(v.notAfter)).UTC() }
 
 // DecodeStart returns a Start that shares no memory with payload.
 func DecodeStart(payload []byte) (*Start, error) {
@@ -437,7 +404,7 @@ func Decode(index uint64, payload []byte) (Entry, error) {
 		return en, errMalformed
 	}
 	switch payload[0] {
-	case KindSegment:
+	case KindSegment, KindContinued:
 		_, err = DecodeSegment(payload)
 		en.At = Time(payload)
 	case KindStart:

@@ -33,7 +33,8 @@ type Key struct {
 // State is what the ledger knows about an operation.
 type State uint8
 
-// The states. Reserve returns any of them, Lookup none of the last two.
+// The states. Reserve returns any of them, Lookup neither StateConflict nor
+// StateExhausted.
 const (
 	StateNone       State = iota // never heard of; from Reserve: it is yours now
 	StatePending                 // reserved by another request that is not decided yet
@@ -43,10 +44,11 @@ const (
 	StateUnknown                 // the gateway died meanwhile; it never runs again
 	StateConflict                // the same ID for another request
 	StateExhausted               // the lease allows no further operation
+	StateClosed                  // what was recorded of the invocation is gone; it starts nothing more
 )
 
 func (s State) String() string {
-	names := [...]string{"none", "pending", "running", "ended", "not-started", "unknown", "conflict", "exhausted"}
+	names := [...]string{"none", "pending", "running", "ended", "not-started", "unknown", "conflict", "exhausted", "closed"}
 	if int(s) < len(names) {
 		return names[s]
 	}

@@ -41,7 +41,10 @@ func testStart() Start {
 }
 
 func testSegment() Segment {
-	return Segment{ID: [16]byte{1, 2}, Birth: testTime, First: 7, VerifierKey: "lend/ledger/01+abc+def"}
+	return Segment{
+		ID: [16]byte{1, 2}, Birth: testTime, First: 7, VerifierKey: "lend/ledger/01+abc+def", Base: 1000,
+		Edge: []byte("edge"), Point: []byte("checkpoint"), Kept: 3, Closed: Closed{Records: 1, Bytes: 50, Count: 1, Root: [32]byte{9}},
+	}
 }
 
 func testRefusal() Refusal {

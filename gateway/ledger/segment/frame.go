@@ -112,8 +112,11 @@ type Scanner struct {
 	bufOff int64
 }
 
-// Scan returns a Scanner of the first size bytes of a file.
-func Scan(r io.ReaderAt, size int64) *Scanner { return &Scanner{r: r, size: size} }
+// Scan returns a Scanner of the first size bytes of a file, whose first record has
+// the index first.
+func Scan(r io.ReaderAt, size int64, first uint64) *Scanner {
+	return &Scanner{r: r, size: size, index: first}
+}
 
 // Offset is where the next frame begins; after ErrTorn, where the good part ends.
 func (s *Scanner) Offset() int64 { return s.off }

@@ -28,7 +28,7 @@ func file(durable []int, payloads ...string) (b []byte, at []int64) {
 }
 
 func scan(b []byte) (payloads []string, end int64, err error) {
-	s := Scan(bytes.NewReader(b), int64(len(b)))
+	s := Scan(bytes.NewReader(b), int64(len(b)), 0)
 	for {
 		f, err := s.Next()
 		if errors.Is(err, io.EOF) {
@@ -138,7 +138,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(b[:len(b)-3])
 	f.Add(append(b, make([]byte, 600)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := Scan(bytes.NewReader(b), int64(len(b)))
+		s := Scan(bytes.NewReader(b), int64(len(b)), 0)
 		var again []byte
 		for {
 			fr, err := s.Next()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -46,6 +47,28 @@ func (t *Tree) Root() tlog.Hash {
 
 // Size is the number of records.
 func (t *Tree) Size() uint64 { return t.size }
+
+// Edge returns the hashes of the right edge, 32 bytes each, for Resume.
+func (t *Tree) Edge() []byte {
+	out := make([]byte, 0, len(t.edge)*tlog.HashSize)
+	for _, h := range t.edge {
+		out = append(out, h[:]...)
+	}
+	return out
+}
+
+// Resume returns the tree of size records that has this edge; false if there is
+// none.
+func Resume(size uint64, edge []byte) (Tree, bool) {
+	if len(edge) != bits.OnesCount64(size)*tlog.HashSize {
+		return Tree{}, false
+	}
+	t := Tree{size: size}
+	for ; len(edge) > 0; edge = edge[tlog.HashSize:] {
+		t.edge = append(t.edge, tlog.Hash(edge[:tlog.HashSize]))
+	}
+	return t, true
+}
 
 // Clone returns an independent copy.
 func (t *Tree) Clone() Tree {

@@ -1,0 +1,5 @@
+// Package chain reads the segments of a ledger's directory as the one log that they
+// are: the first records that tie them together, the closed invocations that they
+// count, walking over all records, and verification offline. It changes nothing, and
+// needs no keys. docs/ledger.md is the specification.
+package chain
