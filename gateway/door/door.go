@@ -87,6 +87,14 @@ func (d *Door) admit(p peer.ID) bool {
 	return false
 }
 
+// stranger tells whether the policy does not name p.
+func (d *Door) stranger(p peer.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, ok := PeerName(p)
+	return !ok || d.policy.Admission(n) != policy.AdmitNamed
+}
+
 func (d *Door) strangersLocked() (n int) {
 	for _, st := range d.known {
 		if st.expires != nil && st.conns > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -200,13 +201,40 @@ func TestSwapSaysWhoIsUnwelcome(t *testing.T) {
 
 func TestResourcesLieAboveThePolicy(t *testing.T) {
 	for _, l := range []policy.Limits{{}, {OperationsPerPeer: 4096, Operations: 4096}} {
-		r, err := newResources(l)
-		require.NoError(t, err)
-		id, _ := someone(t, 1)
-		for range max(MaxUnread, l.OperationsPerPeer) + 100 {
-			_, err := r.OpenStream(id, 1)
+		for _, stranger := range []bool{false, true} {
+			r, err := newResources(l, func(peer.ID) bool { return stranger })
 			require.NoError(t, err)
+			id, _ := someone(t, 1)
+			for range max(MaxUnread, l.OperationsPerPeer) + 40 {
+				_, err := r.OpenStream(id, network.DirInbound)
+				require.NoError(t, err)
+			}
+			require.NoError(t, r.Close())
 		}
-		require.NoError(t, r.Close())
+	}
+}
+
+func TestResourcesOfOneAreNotThoseOfAnother(t *testing.T) {
+	hostile, _ := someone(t, 1)
+	r, err := newResources(policy.Limits{OperationsPerPeer: 32, Operations: 128}, func(p peer.ID) bool { return p == hostile })
+	require.NoError(t, err)
+	defer r.Close()
+	held := map[int]int{}
+	for i := 1; i <= 40; i++ {
+		id, _ := someone(t, byte(i))
+		for ; ; held[i]++ {
+			s, err := r.OpenStream(id, network.DirInbound)
+			if err != nil {
+				break
+			}
+			require.NoError(t, s.ReserveMemory(streamMemory, network.ReservationPriorityAlways))
+		}
+	}
+	for i, n := range held {
+		if i == 1 {
+			require.Equal(t, streamsPerStranger, n)
+			continue
+		}
+		require.Equal(t, streamsPerPeer, n, "of one peer, whatever the others hold")
 	}
 }

@@ -43,8 +43,12 @@ const (
 	connsPerPeer    = 16
 	connsPerAddress = 64
 	connsInAll      = 1024
-	connsPerSecond  = 5 // new ones from one address, sustained
-	streamMemory    = 256 << 10
+	connsPerSecond  = 5         // new ones from one address, sustained
+	streamMemory    = 256 << 10 // what the muxer takes for a stream before it has read anything
+	peerMemory      = 64 << 20  // for windows that grow, and for streams that wait to be counted
+
+	streamsPerPeer     = 256
+	streamsPerStranger = 64
 )
 
 // HostConfig says what Host builds.
@@ -67,7 +71,7 @@ func (d *Door) Host(c HostConfig) (host.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
-	resources, err := newResources(c.Limits)
+	resources, err := newResources(c.Limits, d.stranger)
 	if err != nil {
 		return nil, fmt.Errorf("set resource limits: %w", err)
 	}
@@ -126,31 +130,36 @@ func Muxer() network.Multiplexer {
 }
 
 // newResources derives the limits of libp2p from those of the policy, always
-// above them, so that admission answers first, with a code.
-func newResources(l policy.Limits) (network.ResourceManager, error) {
-	perPeer := max(1024, 4*l.OperationsPerPeer)
-	inAll := max(4096, 8*l.Operations)
-	limit := func(streams, conns int) rcmgr.ResourceLimits {
-		return rcmgr.ResourceLimits{
-			Streams: rcmgr.LimitVal(2 * streams), StreamsInbound: rcmgr.LimitVal(streams), StreamsOutbound: rcmgr.LimitVal(streams),
-			Conns: rcmgr.LimitVal(2 * conns), ConnsInbound: rcmgr.LimitVal(conns), ConnsOutbound: rcmgr.LimitVal(conns),
-			FD:     rcmgr.LimitVal(2 * conns),
-			Memory: rcmgr.LimitVal64(int64(streams)*streamMemory + 64<<20),
-		}
-	}
+// above them, so that admission answers first, with a code. Streams and memory are
+// bounded for each peer, and for a stranger much lower; there is no bound in all
+// that some peers could use up, since a muxer that gets no memory for a stream
+// ends the whole connection: how many peers there are is the policy's word.
+func newResources(l policy.Limits, stranger func(peer.ID) bool) (network.ResourceManager, error) {
 	open := rcmgr.ResourceLimits{
 		Streams: rcmgr.Unlimited, StreamsInbound: rcmgr.Unlimited, StreamsOutbound: rcmgr.Unlimited,
 		Conns: rcmgr.Unlimited, ConnsInbound: rcmgr.Unlimited, ConnsOutbound: rcmgr.Unlimited,
 		FD: rcmgr.Unlimited, Memory: rcmgr.Unlimited64,
 	}
-	partial := rcmgr.PartialLimitConfig{
-		System:              limit(inAll, connsInAll),
-		Transient:           limit(inAll, connsInAll/4),
-		PeerDefault:         limit(perPeer, connsPerPeer),
-		ProtocolDefault:     open, // by peer and in all is enough
-		ProtocolPeerDefault: open,
-		ServiceDefault:      open,
-		ServicePeerDefault:  open,
+	conns := func(r rcmgr.ResourceLimits, n int) rcmgr.ResourceLimits {
+		r.Conns, r.ConnsInbound, r.ConnsOutbound = rcmgr.LimitVal(2*n), rcmgr.LimitVal(n), rcmgr.LimitVal(n)
+		r.FD = r.Conns
+		return r
+	}
+	limiter := func(streams int) rcmgr.Limiter {
+		peers := rcmgr.ResourceLimits{
+			Streams: rcmgr.LimitVal(2 * streams), StreamsInbound: rcmgr.LimitVal(streams), StreamsOutbound: rcmgr.LimitVal(streams),
+			Memory: rcmgr.LimitVal64(int64(streams)*streamMemory + peerMemory),
+		}
+		partial := rcmgr.PartialLimitConfig{
+			System:              conns(open, connsInAll),
+			Transient:           conns(open, connsInAll/4),
+			PeerDefault:         conns(peers, connsPerPeer),
+			ProtocolDefault:     open,
+			ProtocolPeerDefault: open,
+			ServiceDefault:      open,
+			ServicePeerDefault:  open,
+		}
+		return rcmgr.NewFixedLimiter(partial.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16)))
 	}
 	address := func(bits, n int) rcmgr.ConnLimitPerSubnet {
 		return rcmgr.ConnLimitPerSubnet{PrefixLength: bits, ConnCount: n}
@@ -159,7 +168,10 @@ func newResources(l policy.Limits) (network.ResourceManager, error) {
 		return rate.SubnetLimit{PrefixLength: bits, Limit: rate.Limit{RPS: float64(n) * connsPerSecond, Burst: n * connsPerAddress}}
 	}
 	return rcmgr.NewResourceManager(
-		rcmgr.NewFixedLimiter(partial.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16))),
+		&limiters{
+			Limiter:   limiter(max(streamsPerPeer, 4*l.OperationsPerPeer)),
+			strangers: limiter(max(streamsPerStranger, 2*l.OperationsPerPeer)), stranger: stranger,
+		},
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithLimitPerSubnet(
 			[]rcmgr.ConnLimitPerSubnet{address(32, connsPerAddress)},
@@ -176,6 +188,21 @@ func newResources(l policy.Limits) (network.ResourceManager, error) {
 			},
 		}),
 	)
+}
+
+// limiters are those of the peers that the policy names, and of strangers.
+type limiters struct {
+	rcmgr.Limiter
+	strangers rcmgr.Limiter
+	stranger  func(peer.ID) bool
+}
+
+// GetPeerLimits is asked when a peer connects.
+func (l *limiters) GetPeerLimits(p peer.ID) rcmgr.Limit {
+	if l.stranger(p) {
+		return l.strangers.GetPeerLimits(p)
+	}
+	return l.Limiter.GetPeerLimits(p)
 }
 
 // gater admits connections by the policy's word about the peer, before any frame.
