@@ -178,6 +178,21 @@ func TestPreciseRefusals(t *testing.T) {
 	}
 }
 
+// What is wrong with the input is said: both cases have one code.
+func TestRefusedInputSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	without := w.start(w.lease(), "cat")
+	without.Stdin = false
+	_, err := w.node.admit(caller{holder: w.agent.id}, without)
+	require.Equal(t, "the command needs standard input", refuse(err).Public)
+	with := w.start(w.lease(), "print")
+	with.Stdin = true
+	_, err = w.node.admit(caller{holder: w.agent.id}, with)
+	require.Equal(t, protocol.CodeInputRejected, refuse(err).Code)
+	require.Empty(t, refuse(err).Public, "the code's own text is right")
+}
+
 func TestRefusalLeavesTheIDFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

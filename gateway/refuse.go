@@ -130,6 +130,10 @@ func (e *deniedError) refusal(cause error) *protocol.Refusal {
 		}
 	case policy.ReasonStdin:
 		r.Code = protocol.CodeInputRejected
+		var missing *argv.Error
+		if errors.As(e.decision.Err, &missing) && missing.Kind == argv.FaultMissing {
+			r.Public = "the command needs standard input"
+		}
 	case policy.ReasonFrozen:
 		r.Public = "the owner's policy or the connector has changed since the invocation began"
 	case policy.ReasonInternal:
@@ -146,6 +150,8 @@ func stateCode(s ledger.State) protocol.Code {
 		return protocol.CodeLeaseExhausted
 	case ledger.StateUnknown:
 		return protocol.CodeOutcomeUnknown
+	case ledger.StateClosed:
+		return protocol.CodeInvocationClosed
 	case ledger.StateNotStarted:
 		return protocol.CodeNotStarted
 	case ledger.StatePending, ledger.StateRunning:

@@ -194,7 +194,7 @@ func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Con
 	}
 	l := &launcher{
 		host: h, release: launch, account: c, declared: declared,
-		variables: r.Contract.Environment, login: r.Manifest.Login,
+		variables: r.Contract.Environment, command: r.Contract.Command, login: r.Manifest.Login,
 	}
 	d, err := h.commit(ctx, route.Descriptor{Identity: id, DisplayName: r.Manifest.DisplayName, Contract: r.Contract}, l)
 	if d.Identity.Generation.Number == 0 {

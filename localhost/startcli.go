@@ -81,6 +81,7 @@ type launcher struct {
 	account   *connection.Connection
 	declared  connection.Declared
 	variables []string // that a request may set
+	command   string   // the CLI's public name
 	login     *manifest.Login
 }
 
@@ -120,11 +121,20 @@ func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
 	}
 	return process.Spec{
 		Path:  l.release.path,
-		Args:  slices.Concat([]string{l.release.path}, l.release.prefix, q.Arguments),
+		Args:  slices.Concat([]string{l.called()}, l.release.prefix, q.Arguments),
 		Env:   env,
 		Dir:   q.WorkingDirectory,
 		Stdin: q.Stdin, Limits: q.Limits,
 	}, nil
+}
+
+// called is argv[0]. A native CLI gets its public name, which it may print. An
+// interpreter gets its path, since some find their library by it.
+func (l *launcher) called() string {
+	if len(l.release.prefix) > 0 || l.command == "" {
+		return l.release.path
+	}
+	return l.command
 }
 
 func (l *launcher) environment(call []argv.Variable) ([]string, error) {

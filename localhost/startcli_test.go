@@ -397,3 +397,13 @@ func TestNew(t *testing.T) {
 	require.NoError(t, a.Close())
 	require.NoDirExists(t, dir)
 }
+
+// A native CLI is called by its public name, so that what it prints about itself
+// holds no path of this machine; an interpreter by its path.
+func TestNameOfTheProgram(t *testing.T) {
+	t.Parallel()
+	l := &launcher{release: prepared{path: "/store/bin/gh"}, command: "gh"}
+	require.Equal(t, "gh", l.called())
+	l.release.prefix = []string{"/store/cli.js"}
+	require.Equal(t, "/store/bin/gh", l.called())
+}

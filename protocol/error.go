@@ -27,7 +27,7 @@ func (r *Refusal) Error() string {
 	if r.Public == "" || r.Public == r.Code.Public() {
 		return fmt.Sprintf("refused: %s: %s", r.Code, r.Code.Public())
 	}
-	return fmt.Sprintf("refused: %s: %s", r.Code, name.Quote(r.Public))
+	return fmt.Sprintf("refused: %s: %s", r.Code, name.Show(r.Public))
 }
 
 // Unwrap returns Cause.

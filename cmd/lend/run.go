@@ -296,7 +296,9 @@ func (s *signals) watch() {
 			s.cancel()
 		case 2:
 			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = s.cmd.Load().Cancel(ctx, time.Millisecond) // the first cancel is on its way
+			if cmd := s.cmd.Load(); cmd != nil {
+				_, _ = cmd.Cancel(ctx, time.Millisecond) // the first cancel is on its way
+			}
 			end()
 		default:
 			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: lend run --op %s … asks again\n", s.cmd.Load().OperationID)

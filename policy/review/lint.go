@@ -134,7 +134,7 @@ func (l *linter) lintRule(r *file.Rule) {
 		contract, err := l.contract(r, v)
 		if err != nil {
 			if l.source != nil {
-				l.warn(r.Node.Get("connector"), fmt.Sprintf("%s (version %s) has no current route here, so its commands cannot be checked: %v", r.Connector, v, err), "add the Connector, or the connection")
+				l.warn(r.Node.Get("connector"), fmt.Sprintf("%s (version %s) has no current route here, so its commands cannot be checked: %v", r.Connector, v, err), "add the Connector, or name one of its connections (connection:)")
 			}
 			continue
 		}
@@ -168,6 +168,11 @@ func (l *linter) lintGrant(r *file.Rule, g *file.Grant, contract argv.Contract) 
 	if err != nil {
 		return
 	}
+	for _, q := range narrowed.Parameters {
+		if acceptsNothing(q) {
+			l.add(LevelError, l.place(g, "parameters."+q.Name.String()), fmt.Sprintf("%s: %s accepts nothing: what the rule says and what the command declares have no value in common", what, q.Name), "")
+		}
+	}
 	for _, risk := range lint.Command(lint.Name(contract.Command, r.Connector.String()), contract.Arguments, narrowed) {
 		level := LevelWarning
 		if risk.Error {
@@ -178,6 +183,13 @@ func (l *linter) lintGrant(r *file.Rule, g *file.Grant, contract argv.Contract) 
 	if lint.ReadsPaths(narrowed) && r.Workspace.IsZero() {
 		l.add(LevelError, l.Doc.Position(g.Key), what+": a parameter is a path, and the rule has no workspace: it accepts nothing", "add workspace:")
 	}
+}
+
+// acceptsNothing tells whether the schemas of a parameter exclude each other, as far
+// as that can be seen without trying values.
+func acceptsNothing(q argv.Parameter) bool {
+	m := merged(q.Schemas)
+	return m.Enum != nil && len(m.Enum) == 0 || m.Minimum != nil && m.Maximum != nil && *m.Minimum > *m.Maximum
 }
 
 // lintNarrowing reports what a rule says about parameters that does not fit.

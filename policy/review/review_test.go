@@ -126,3 +126,41 @@ func TestMergedSchemas(t *testing.T) {
 		require.Equal(t, want, schemaText(merged(schemas)))
 	}
 }
+
+// A rule that leaves a parameter nothing to be is an error, not a silent refusal
+// of every call.
+func TestRuleThatLeavesNothing(t *testing.T) {
+	const text = `policy: 1
+issuers: {owner: {id: 12D3KooWEwHSuGRGT6ZpLtynu53u829CRZYrSxbUmhiJJs4mwyt4, connectors: any}}
+peers: {laptop: 12D3KooWH2Zoo9X8rLtZaVANHvjjDFSR64ye2cQWNeYtvBZiaB2j}
+commands:
+  tool:
+    list:
+      effect: read
+      arguments: [list]
+      parameters:
+        repo: {flag: --repo, enum: [acme/site]}
+        limit: {flag: --limit, type: integer, maximum: 9}
+allow:
+  - {name: r, to: [laptop], connector: tool, version: "1", commands: {list: NARROW}}
+`
+	for narrow, want := range map[string]bool{
+		"{}":                                false,
+		"{repo: acme/site}":                 false,
+		"{repo: other/x}":                   true,
+		"{repo: {enum: [other/x]}}":         true,
+		"{limit: {minimum: 10}}":            true,
+		"{limit: {minimum: 9}}":             false,
+		"{repo: {forbidden: true}}":         false,
+		"{repo: [acme/site, other/x]}":      false,
+		"{limit: {minimum: 3, maximum: 3}}": false,
+	} {
+		f, err := file.Parse("policy.yaml", []byte(strings.Replace(text, "NARROW", narrow, 1)))
+		require.NoError(t, err, narrow)
+		found := false
+		for _, finding := range Lint(f, contracts{"tool": {Command: "tool"}}) {
+			found = found || finding.Level == LevelError && strings.Contains(finding.Message, "accepts nothing")
+		}
+		require.Equal(t, want, found, narrow)
+	}
+}

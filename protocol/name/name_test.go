@@ -314,3 +314,19 @@ func FuzzNames(f *testing.F) {
 		require.Equal(t, s, back.String())
 	})
 }
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                       "",
+		`refuse "a", want b~`:    `refuse "a", want b~`,
+		"line\nbreak":            `"line\nbreak"`,
+		"\x1b[31mred":            `"\x1b[31mred"`,
+		"caf\u00e9":              `"caf\u00e9"`,
+		"\u202eevil":             `"\u202eevil"`,
+		"\x7f":                   `"\x7f"`,
+		strings.Repeat("a", 201): `"` + strings.Repeat("a", 200) + `"…`,
+	} {
+		require.Equal(t, want, Show(in))
+	}
+}

@@ -23,3 +23,17 @@ func Quote(s string) string {
 	}
 	return strconv.QuoteToASCII(s[:cut]) + "…"
 }
+
+// Show returns s as it is if it is printable ASCII of at most MaxQuoted bytes, and
+// Quote(s) otherwise: for whole messages of others, which hold quotes of their own.
+func Show(s string) string {
+	if len(s) > MaxQuoted {
+		return Quote(s)
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return Quote(s)
+		}
+	}
+	return s
+}
