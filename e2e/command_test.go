@@ -113,7 +113,7 @@ func cmdSignals(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	n, err := strconv.Atoi(args[2])
 	ts.Check(err)
-	cmd := exec.Command(filepath.Join(ts.Getenv("BIN"), args[4]), args[5:]...) //nolint:noctx // it is signalled below
+	cmd := exec.Command(filepath.Join(ts.Getenv("BIN"), args[4]), args[5:]...)
 	cmd.Env = append(scriptEnv(ts), "LEND_DIR="+ts.Getenv("LEND_DIR"), "LEND_LEASE_FILE="+ts.Getenv("LEND_LEASE_FILE"))
 	cmd.Dir = ts.MkAbs(".")
 	var out bytes.Buffer

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func binDir(t testing.TB) string {
+func binDir(t *testing.T) string {
 	t.Helper()
 	dir, err := binaries()
 	require.NoError(t, err)

@@ -93,14 +93,14 @@ func (w *world) lend(home string, args ...string) (string, error) {
 // served is a world whose gateway runs.
 type served struct {
 	*world
-	t    testing.TB
+	t    *testing.T
 	file lease.File
 	log  *bytes.Buffer
 }
 
 // serve makes a world and runs its gateway until the test ends, with a lease for
 // everything.
-func serve(t testing.TB) *served {
+func serve(t *testing.T) *served {
 	t.Helper()
 	text, err := os.ReadFile("testdata/world/policy.yaml")
 	require.NoError(t, err)
