@@ -33,6 +33,7 @@ type book interface {
 	Frozen(name.PeerID, name.InvocationID, name.PeerID) ([]byte, bool, error)
 	Digest(parts ...[]byte) [32]byte
 	Birth() time.Time
+	High() time.Time
 	Refuse(ledger.Refusal) error
 	Event(ledger.Event) error
 	Walk(fn func(ledger.Entry) error) error

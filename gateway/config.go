@@ -34,6 +34,9 @@ type Config struct {
 	Runtime Runtime
 	// Ledger records it. It outlives the Node, which does not close it.
 	Ledger *ledger.Ledger
+	// Locked, if it is set, says why there is no Ledger. The gateway listens, and
+	// shows its status, but refuses all work with GATEWAY_LOCKED.
+	Locked error
 	// Revocations is asked at each admission and, while work runs, twice a
 	// second. nil means that everything is revoked.
 	Revocations lease.RevocationChecker
@@ -48,14 +51,14 @@ type Config struct {
 
 // Defaults and times of the node.
 const (
-	defaultMemory   = 256 << 20
-	sweepEvery      = 500 * time.Millisecond
-	shutdownBudget  = 15 * time.Second
-	evictBudget     = 10 * time.Second // for ends to be told before a peer is cut off
-	startTimeout    = 30 * time.Second // of one process start
-	permitTimeout   = 10 * time.Second // in the queue for it
-	lingerTimeout   = 5 * time.Second  // for a refused caller to read why
-	startsPerCore   = 4
+	defaultMemory  = 256 << 20
+	sweepEvery     = 500 * time.Millisecond
+	shutdownBudget = 15 * time.Second
+	evictBudget    = 10 * time.Second // for ends to be told before a peer is cut off
+	startTimeout   = 30 * time.Second // of one process start
+	permitTimeout  = 10 * time.Second // in the queue for it
+	lingerTimeout  = 5 * time.Second  // for a refused caller to read why
+	startsPerCore  = 4
 )
 
 var (
@@ -70,7 +73,7 @@ func (c *Config) complete() error {
 		return errNoKey
 	case c.Runtime == nil:
 		return errNoRuntime
-	case c.Ledger == nil:
+	case c.Ledger == nil && c.Locked == nil:
 		return errNoLedger
 	}
 	if c.Now == nil {
@@ -80,4 +83,12 @@ func (c *Config) complete() error {
 		c.Memory = defaultMemory
 	}
 	return nil
+}
+
+// book returns the records that there are.
+func (c *Config) book() book {
+	if c.Locked != nil {
+		return locked{c.Locked}
+	}
+	return c.Ledger
 }

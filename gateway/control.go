@@ -142,7 +142,7 @@ func wireState(s ledger.State) protocol.OperationState {
 		return protocol.OperationEnded
 	case ledger.StateNotStarted, ledger.StateNone:
 		return protocol.OperationNotStarted
-	case ledger.StateUnknown, ledger.StateConflict, ledger.StateExhausted:
+	case ledger.StateUnknown, ledger.StateConflict, ledger.StateExhausted, ledger.StateClosed:
 	}
 	return protocol.OperationOutcomeUnknown
 }

@@ -62,13 +62,14 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
-	if high := cfg.Ledger.High(); high.After(cfg.Now()) {
+	records := cfg.book()
+	if high := records.High(); high.After(cfg.Now()) {
 		cfg.Log.Warn().Time("ledger", high).Msg("the clock was set back; the time of the newest record holds until it is reached")
 	}
-	cfg.Now = steady.New(cfg.Now, cfg.Ledger.High()).Now
+	cfg.Now = steady.New(cfg.Now, records.High()).Now
 	n := &Node{
 		cfg:       cfg,
-		ledger:    cfg.Ledger,
+		ledger:    records,
 		contracts: contracts{cfg.Runtime},
 		resolve:   cfg.Runtime.Resolve,
 		port:      startPort{cfg.Runtime},
@@ -79,7 +80,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
-	n.refusals = refusals{write: cfg.Ledger.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
+	n.refusals = refusals{write: records.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
 	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy), QUIC: cfg.QUIC})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)

@@ -23,6 +23,7 @@ import (
 func (a *app) opsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "ops", Short: "look at operations, and end or follow them"}
 	c.AddCommand(a.operationCommands()...)
+	c.AddCommand(a.acceptLossCommand())
 	return c
 }
 

@@ -27,6 +27,12 @@ import (
 
 const defaultPort = 5363
 
+// What is kept of the ledger, unless it still protects from a second run.
+const (
+	keepFor   = 400 * 24 * time.Hour
+	keepBytes = 4 << 30
+)
+
 type serveFlags struct {
 	listen, announce []string
 	policy, level    string
@@ -100,7 +106,8 @@ type serving struct {
 	file    string
 	started time.Time
 	loaded  *policy.Policy
-	ledger  *ledger.Ledger
+	ledger  *ledger.Ledger // nil if it is lost or corrupt
+	locked  error          // why
 	side    *ownersSide
 	node    *gateway.Node
 	admin   *admin.Server
@@ -135,7 +142,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if err != nil {
 		return s, err
 	}
-	if s.ledger, err = openLedger(p.ledger()); err != nil {
+	if s.ledger, err = openLedger(p.ledger()); lockedBy(err) {
+		s.locked = err
+		log.Error().Err(err).Msg("the gateway is locked")
+		a.note("the gateway is %s", lockedText(err))
+	} else if err != nil {
 		return s, err
 	}
 	if s.side, err = a.openOwnersSide(p, s.loaded, log); err != nil {
@@ -148,7 +159,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
-		Ledger: s.ledger, Revocations: revoked, Log: log,
+		Ledger: s.ledger, Locked: s.locked, Revocations: revoked, Log: log,
 	}); err != nil {
 		return s, err
 	}
@@ -178,7 +189,7 @@ func (a *app) servablePolicy(file string) (*policy.Policy, error) {
 }
 
 func openLedger(dir string) (*ledger.Ledger, error) {
-	l, err := ledger.Open(ledger.Config{Dir: dir})
+	l, err := ledger.Open(ledger.Config{Dir: dir, KeepFor: keepFor, KeepBytes: keepBytes})
 	if errors.Is(err, ledger.ErrLocked) {
 		return nil, hintf("lend status", "another gateway has the ledger of this directory")
 	}
@@ -244,10 +255,14 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		ProcessID: os.Getpid(), Started: s.started, Addresses: []string{},
 		Policy: admin.Policy{File: s.file, Digest: n.PolicyDigest, Loaded: s.started},
 		Routes: []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
-		Ledger: admin.Ledger{Records: s.ledger.Recovery().Records},
 	}
 	if n.LedgerErr != nil {
 		out.Ledger.Failed = n.LedgerErr.Error()
+	}
+	if s.locked != nil {
+		out.Ledger.Failed = lockedText(s.locked)
+	} else {
+		out.Ledger.Records = s.ledger.Recovery().Records
 	}
 	for _, m := range n.Addresses {
 		out.Addresses = append(out.Addresses, m.String())
