@@ -220,6 +220,10 @@ func TestInputSchemaWithPins(t *testing.T) {
 	require.NotEqual(t, string(all), string(pinned))
 	_, err = s.InputSchema(map[name.Parameter][]string{must(name.ParseParameter("nothing")): {"x"}})
 	require.Error(t, err)
+	_, err = s.InputSchema(map[name.Parameter][]string{repo: {"evil/x", "evil/y"}})
+	require.ErrorContains(t, err, "repo accepts none of the pinned values")
+	_, err = s.InputSchema(map[name.Parameter][]string{repo: {"evil/x", "acme/site"}})
+	require.NoError(t, err, "one of them is accepted")
 }
 
 // Faults anywhere below Decide deny.

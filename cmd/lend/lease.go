@@ -36,7 +36,7 @@ type issueFlags struct {
 	life                                  time.Duration
 	operations, atOnce                    int
 	addresses, pins                       []string
-	localAddresses, finish                bool
+	localAddresses, finish, force         bool
 }
 
 func (a *app) leaseIssueCommand() *cobra.Command {
@@ -70,6 +70,7 @@ The gateway asks its policy again for every call: a lease gives no more than tha
 	fl.StringVar(&f.purpose, "purpose", "", "a few words for the owner's records")
 	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway (default: those of the running one)")
 	fl.BoolVar(&f.localAddresses, "local-addresses", false, "keep loopback and link-local addresses")
+	fl.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	fl.StringVar(&f.out, "out", "", "the file to write (default: PEER-KEY.lease here); - writes to a pipe")
 	return c
 }
@@ -256,13 +257,30 @@ func (a *app) allowedToday(pol *policy.Policy, l lease.Lease, now time.Time) err
 	for _, g := range l.Grants {
 		for _, c := range g.Commands {
 			target := policy.Target{Connector: g.Connector, Version: g.Version, Command: c}
-			if len(pol.Freeze(l.Issuer, l.Holder, now, []policy.Target{target}, contracts)) == 0 {
+			surfaces := pol.Freeze(l.Issuer, l.Holder, now, []policy.Target{target}, contracts)
+			if len(surfaces) == 0 {
 				return hintf(fmt.Sprintf("lend policy explain --peer %s -- %s %s", l.Holder, g.Connector, c),
 					"the policy does not allow %s %s of %s to that peer today", g.Connector, c, g.Version)
+			}
+			if err := usefulPins(surfaces, g.Pins); err != nil {
+				return usagef("lend connector show "+g.Connector.String(), "%s %s: %w", g.Connector, c, err)
 			}
 		}
 	}
 	return nil
+}
+
+// usefulPins refuses pins under which no rule would let anything run.
+func usefulPins(surfaces []*policy.Surface, pins map[name.Parameter][]string) error {
+	var errs []error
+	for _, s := range surfaces {
+		_, err := s.InputSchema(pins)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // leaseAddresses takes those of the command line as they are, or those of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/protocol/argv"
@@ -204,9 +205,24 @@ func (s *Surface) InputSchema(pins map[name.Parameter][]string) (json.RawMessage
 	if err != nil {
 		return nil, fmt.Errorf("pin parameters: %w", err)
 	}
+	for _, q := range s.command.Parameters {
+		if values, ok := pins[q.Name]; ok && !slices.ContainsFunc(values, func(v string) bool { return listed(q.Schemas, v) }) {
+			return nil, fmt.Errorf("pin parameters: %s accepts none of the pinned values", q.Name)
+		}
+	}
 	g, err := c.Compile(s.form.contract())
 	if err != nil {
 		return nil, fmt.Errorf("pin parameters: %w", err)
 	}
 	return g.InputSchema(), nil
+}
+
+// listed tells whether every list of values among the schemas has v.
+func listed(schemas []argv.Schema, v string) bool {
+	for _, s := range schemas {
+		if s.Enum != nil && !slices.Contains(s.Enum, v) || s.Const != nil && *s.Const != v {
+			return false
+		}
+	}
+	return true
 }
