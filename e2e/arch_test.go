@@ -235,6 +235,7 @@ var budgetExceptions = map[string]budget{
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 	"gateway":           {files: 14, codeLines: 2000, adr: "0060-gateway-in-three-packages.md"},
 	"gateway/ledger":    {codeLines: 1600, exported: 26, adr: "0036-ledger-budget.md"},
+	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},
 	"localhost/process": {codeLines: 1600, adr: "0054-three-systems-in-one-package.md"},
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -94,6 +95,12 @@ const exitNotSent = 125
 func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error) {
 	started := time.Now()
 	cmd, err := a.runRemote(ctx, f, args)
+	return a.report(f, cmd, err, started)
+}
+
+// report tells programs how a run ended and returns its exit status, with what to
+// tell people.
+func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) (int, error) {
 	status := client.ExitStatus(err)
 	r := resultOf(cmd, err, status, time.Since(started))
 	if r.OperationID == "" {
@@ -107,7 +114,34 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error
 	if a.json {
 		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
 	}
-	return status, forPeople(err)
+	if people := forPeople(err); people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
+		return status, people
+	}
+	return status, &hinted{forPeople(err), a.goOn(f, r.OperationID)}
+}
+
+// goOn is the command that asks what became of an operation. It holds no lease, only
+// the name of its file.
+func (a *app) goOn(f runFlags, op string) string {
+	words := "lend ops attach " + op
+	if f.lease != "" && f.lease != "-" {
+		words += " --lease " + quoteWord(f.lease)
+	}
+	if a.dir != "" {
+		words += " --dir " + quoteWord(a.dir)
+	}
+	return words
+}
+
+// quoteWord makes s one word of a shell.
+func quoteWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // runRemote is the run itself. The Cmd is nil if nothing could be sent.
@@ -128,7 +162,7 @@ func (a *app) runRemote(ctx context.Context, f runFlags, args []string) (*client
 		defer cancel()
 	}
 	signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the remote side, not this program
-	signals := newSignals(cancel)
+	signals := newSignals(cancel, func(op string) string { return a.goOn(f, op) })
 	if ctx.Err() != nil { // ^C came before that
 		cancel()
 	}
@@ -194,6 +228,10 @@ func (a *app) newClient(f runFlags) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.newClientOf(f, file)
+}
+
+func (a *app) newClientOf(f runFlags, file lease.File) (*client.Client, error) {
 	p, err := a.paths()
 	if err != nil {
 		return nil, err
@@ -263,13 +301,14 @@ func (a *app) findLease(f runFlags) (lease.File, error) {
 // shortens the grace, the third leaves.
 type signals struct {
 	cancel         context.CancelFunc
+	goOn           func(op string) string
 	in             chan os.Signal
 	done, finished chan struct{}
 	cmd            atomic.Pointer[client.Cmd]
 }
 
-func newSignals(cancel context.CancelFunc) *signals {
-	s := &signals{cancel: cancel, in: make(chan os.Signal, 4), done: make(chan struct{}), finished: make(chan struct{})}
+func newSignals(cancel context.CancelFunc, goOn func(op string) string) *signals {
+	s := &signals{cancel: cancel, goOn: goOn, in: make(chan os.Signal, 4), done: make(chan struct{}), finished: make(chan struct{})}
 	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go s.watch()
 	return s
@@ -301,7 +340,7 @@ func (s *signals) watch() {
 			}
 			end()
 		default:
-			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: lend run --op %s … asks again\n", s.cmd.Load().OperationID)
+			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: %s\n", harmless(s.goOn(s.cmd.Load().OperationID)))
 			os.Exit(protocol.CodeOutcomeUnknown.EndStatus())
 		}
 	}

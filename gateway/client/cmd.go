@@ -34,6 +34,10 @@ type Cmd struct {
 	// that of a local command would be, and the run goes on.
 	Stdout, Stderr io.Writer
 
+	// Tail is for Attach: output that the gateway does not have any more is not
+	// missed. Without it the outcome is unknown then, as it is for a run.
+	Tail bool
+
 	// Grace is the time between the polite stop and the kill when ctx is done; 0
 	// leaves it to the gateway.
 	Grace time.Duration
@@ -44,6 +48,7 @@ type Cmd struct {
 	ctx     context.Context //nolint:containedctx // a Cmd is a lifetime
 	client  *Client
 	started bool
+	follows bool // made by Attach
 	op      *operation
 	pipes   []pipe // the operation's ends, closed when it has ended
 }
@@ -174,6 +179,9 @@ func (c *Cmd) prepare() (*operation, error) {
 	}
 	if err := c.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start: %w", context.Cause(c.ctx))
+	}
+	if c.follows {
+		return c.prepareAttach()
 	}
 	fresh := c.OperationID == ""
 	start, err := c.request()

@@ -24,6 +24,19 @@ func Static(f lease.File) LeaseSource {
 
 // lease returns a lease that is usable now, with where its gateway is.
 func (c *Client) lease(ctx context.Context) (lease.File, peer.AddrInfo, error) {
+	f, to, err := c.pastLease(ctx)
+	if err != nil {
+		return f, to, err
+	}
+	if err := f.Lease.Usable(c.holder, name.PeerID{}, c.config.Now()); err != nil && !c.config.SkipLeaseCheck {
+		return f, to, fmt.Errorf("use lease: %w", err)
+	}
+	return f, to, nil
+}
+
+// pastLease returns a lease that may have expired: it only says whose operations
+// are meant, and where they are. spec: ATTACH-1
+func (c *Client) pastLease(ctx context.Context) (lease.File, peer.AddrInfo, error) {
 	f, err := c.config.Leases(ctx)
 	if err != nil {
 		return f, peer.AddrInfo{}, fmt.Errorf("get lease: %w", err)
@@ -31,8 +44,8 @@ func (c *Client) lease(ctx context.Context) (lease.File, peer.AddrInfo, error) {
 	if f.Lease, err = lease.Open(f.Chain); err != nil {
 		return f, peer.AddrInfo{}, fmt.Errorf("open lease: %w", err)
 	}
-	if err := f.Lease.Usable(c.holder, name.PeerID{}, c.config.Now()); err != nil && !c.config.SkipLeaseCheck {
-		return f, peer.AddrInfo{}, fmt.Errorf("use lease: %w", err)
+	if f.Lease.Holder != c.holder && !c.config.SkipLeaseCheck {
+		return f, peer.AddrInfo{}, fmt.Errorf("use lease: %w", f.Lease.Usable(c.holder, name.PeerID{}, c.config.Now()))
 	}
 	info, err := c.gateway(f)
 	return f, info, err

@@ -37,6 +37,9 @@ type operation struct {
 	// early: input may go before Accepted, since nobody can have used the ID. The
 	// input is in memory then. spec: START-6
 	early bool
+	// follows: it was started elsewhere, and goes on without us; tail: what is gone
+	// is not missed.
+	follows, tail bool
 
 	mu   sync.Mutex // guards link, over and why
 	link *link
@@ -128,10 +131,12 @@ func (o *operation) end() *protocol.Exit {
 func (o *operation) accept() (*link, error) {
 	deadline := time.Now().Add(o.client.config.Wait)
 	for try := 0; ; try++ {
-		l, accepted, err := o.request(o.start)
+		l, accepted, err := o.request(o.first())
 		if err == nil {
 			o.token, o.limits = accepted.Token, accepted.Limits
-			o.holed = o.outbox.Skip(accepted)
+			if o.holed = o.outbox.Skip(accepted); o.tail {
+				o.holed = [3]bool{}
+			}
 			if !o.early {
 				err = o.outbox.Use(l, accepted.Stdin)
 			}
@@ -149,7 +154,7 @@ func (o *operation) accept() (*link, error) {
 		case explicit && refused.Code == protocol.CodeOutcomeUnknown:
 			return nil, unknown(err)
 		case explicit && refused.Retryable():
-		case explicit && final(refused.Code):
+		case explicit && (o.follows || final(refused.Code)):
 			return nil, err
 		case explicit, !o.maybe, isViolation(err):
 			return nil, o.unanswered(err)
@@ -314,6 +319,10 @@ func (o *operation) watch() {
 	o.mu.Unlock()
 	ctx, stop := context.WithTimeout(context.WithoutCancel(o.ctx), o.patience)
 	defer stop()
+	if o.follows {
+		o.abandon(why)
+		return
+	}
 	if o.current() != nil { // else nothing was sent
 		if _, err := o.cancel(ctx, o.grace); err != nil {
 			o.client.config.Log.Debug().Err(err).Msg("cancel")

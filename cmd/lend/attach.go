@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// leaseFlags are those of a caller that starts nothing.
+func leaseFlags(c *cobra.Command, f *runFlags) {
+	fl := c.Flags()
+	fl.StringVar(&f.lease, "lease", "", "a lease of the same invocation, which may have expired; - reads standard input")
+	fl.IntVar(&f.leaseFD, "lease-fd", -1, "read the lease from this file descriptor")
+	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway beside those of the lease")
+}
+
+func (a *app) opsAttachCommand() *cobra.Command {
+	var f runFlags
+	var tail bool
+	c := &cobra.Command{
+		Use:   "attach ID",
+		Short: "follow an operation that this machine started elsewhere",
+		Long: `Follow one of this machine's own operations on a peer's gateway: the output that
+the gateway still has, and what comes, until the end. ID and lease are those of the
+lend run that lost it; nothing is started. It sends no input. While another process
+follows the operation it waits for it, as long as --wait says. ^C leaves; the
+operation goes on.
+
+Exit status: as lend run's. What was shown to another process may be gone: then it
+is 255, the outcome is not all known. With --tail, output that is gone already is
+not missed, and the status is the command's.`,
+		Example: `  lend ops attach op-7KQ2… --lease laptop-github.lease
+  lend ops attach "$JOB_ID-comment-0001" --lease l.lease --tail --result r.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.op = args[0]
+			started := time.Now()
+			run, err := a.attach(cmd.Context(), f, tail)
+			status, err := a.report(f, run, err, started)
+			if err != nil {
+				a.problem(err.Error(), hintOf(err))
+			}
+			if status != 0 {
+				return &statusError{status}
+			}
+			return nil
+		},
+	}
+	leaseFlags(c, &f)
+	c.Flags().BoolVar(&tail, "tail", false, "do not miss output that is gone already")
+	c.Flags().DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait for another process that follows it; 0 does not")
+	c.Flags().StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
+	return c
+}
+
+func (a *app) attach(ctx context.Context, f runFlags, tail bool) (*client.Cmd, error) {
+	c, err := a.newClient(f)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // what is left of it is told by the error
+	cmd := c.Attach(ctx, f.op)
+	cmd.Tail, cmd.Stdout, cmd.Stderr = tail, a.out, a.err
+	return cmd, cmd.Run()
+}
+
+func (a *app) opsStatusCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "status ID",
+		Short: "ask a gateway where an operation of this machine stands",
+		Long: `Ask the gateway that a lease names where one of this machine's own operations
+stands: running, ended (with its end), not started, or outcome unknown. Exit status
+0 if it answers, whatever the end was; 1 if not, or if it knows no such operation.`,
+		Example: "  lend ops status op-7KQ2… --lease laptop-github.lease --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := a.operationStatus(cmd.Context(), f, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(r, func() error { return a.say("%s", r.text()) })
+		},
+	}
+	leaseFlags(c, &f)
+	return c
+}
+
+// operationState is the JSON of lend ops status.
+type operationState struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	OperationID   string `json:"operationId"`
+	State         string `json:"state"`
+	Code          string `json:"code,omitempty"`
+	Status        *int   `json:"status,omitempty"`
+	Signal        string `json:"signal,omitempty"`
+	Forced        bool   `json:"forced,omitempty"`
+	Stdin         uint64 `json:"stdinBytes"`
+	Stdout        uint64 `json:"stdoutBytes"`
+	Stderr        uint64 `json:"stderrBytes"`
+	DurationMS    int64  `json:"durationMs,omitempty"`
+}
+
+func (s *operationState) text() string {
+	switch {
+	case s.Code == "":
+		return s.State
+	case s.Code != protocol.CodeOK.String():
+		return s.State + ": " + s.Code
+	case s.Signal != "":
+		return s.State + ": " + s.Signal
+	default:
+		return fmt.Sprintf("%s: status %d, %d bytes out, %d error", s.State, *s.Status, s.Stdout, s.Stderr)
+	}
+}
+
+func (a *app) operationStatus(ctx context.Context, f runFlags, id string) (*operationState, error) {
+	op, err := name.ParseOperationID(id)
+	if err != nil {
+		return nil, &usageError{err: err}
+	}
+	file, err := a.findLease(f)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.newClientOf(f, file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // what is left of it is told by the error
+	opened, err := lease.Open(file.Chain)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.Status(ctx, protocol.OperationKey{Issuer: opened.Issuer, Invocation: opened.Invocation, Operation: op})
+	if err != nil {
+		return nil, err
+	}
+	s := &operationState{SchemaVersion: jsonSchema, OperationID: id, State: reply.State.String()}
+	if e := reply.Exit; e != nil {
+		s.Code, s.Signal, s.Forced, s.DurationMS = e.Code.String(), e.Signal, e.Forced, e.Duration.Milliseconds()
+		s.Stdin, s.Stdout, s.Stderr = e.Stdin, e.Stdout, e.Stderr
+		if e.Signal == "" {
+			s.Status = &e.Status
+		}
+	}
+	return s, nil
+}
