@@ -25,7 +25,13 @@ func (e *deniedError) Error() string {
 	if r := e.decision.Rule; r.Name != "" {
 		s += fmt.Sprintf(" (rule %s, line %d)", r.Name, r.Position.Line)
 	}
-	if e.decision.Err != nil {
+	var grammar *argv.Error
+	switch {
+	case errors.As(e.decision.Err, &grammar): // a flag that nobody declared may be a value
+		known := *grammar
+		known.Flag = ""
+		s += ": " + known.Error()
+	case e.decision.Err != nil:
 		s += ": " + e.decision.Err.Error()
 	}
 	return s
