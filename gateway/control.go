@@ -164,8 +164,10 @@ func (n *Node) catalog(c *call) error {
 	if err != nil {
 		return refuse(err)
 	}
-	c.read()
 	entries, err := n.entries(c.caller, q.Lease)
+	if err == nil && len(entries) > protocol.MaxCatalogEntries {
+		err = &protocol.Refusal{Code: protocol.CodeUnsupported, Public: "the lease grants more than a catalogue holds"}
+	}
 	if err != nil {
 		return refuse(err)
 	}
@@ -174,6 +176,7 @@ func (n *Node) catalog(c *call) error {
 		c.reset(protocol.CodeInternal)
 		return err
 	}
+	c.read() // not earlier: what is kept for a peer that does not read is bounded by it
 	return c.linger()
 }
 

@@ -1,6 +1,10 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -163,4 +168,83 @@ func TestStrangerWithAnOperationMayStay(t *testing.T) {
 	<-pause.C
 	w.cancel(second, s)
 	require.Equal(t, protocol.CodeCancelled, again.finish().Code)
+}
+
+// asked is a ledger that says when it is asked for a frozen grant.
+type asked struct {
+	book
+	in, on chan struct{}
+}
+
+func (a asked) Frozen(i name.PeerID, v name.InvocationID, h name.PeerID) ([]byte, bool, error) {
+	a.in <- struct{}{}
+	<-a.on
+	return a.book.Frozen(i, v, h)
+}
+
+func TestCataloguesOfAPeerAreBoundedUntilTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, l := w.dial(w.agent, "tcp"), w.lease()
+	a := asked{w.node.ledger, make(chan struct{}), make(chan struct{})}
+	w.node.ledger = a
+	s := d.stream(protocol.CatalogID)
+	require.NoError(t, protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: [][]byte{l}}))
+	<-a.in
+	require.Equal(t, 1, w.node.door.Unread(d.host.ID()))
+	close(a.on)
+	entries, err := protocol.ReadCatalog(s)
+	require.NoError(t, err)
+	require.Len(t, entries, 7)
+	require.NoError(t, s.Close())
+	eventually(t, func() bool { return w.node.door.Unread(d.host.ID()) == 0 })
+}
+
+// TestLeaseThatGrantsTooMuch fills a lease with the names of as many commands as
+// fit: what cannot be frozen or listed is refused, and is no fault of ours.
+func TestLeaseThatGrantsTooMuch(t *testing.T) {
+	t.Parallel()
+	var commands []name.Command
+	for a := 'a'; a <= 'b'; a++ {
+		for b := 'a'; b <= 'z'; b++ {
+			commands = append(commands, must(name.ParseCommand(string(a)+string(b))))
+		}
+	}
+	d := descriptor()
+	d.Contract.Commands = nil
+	for _, c := range commands {
+		d.Contract.Commands = append(d.Contract.Commands, argv.Command{
+			Name: c, Effect: argv.EffectRead, Arguments: []string{"print", c.String(), strings.Repeat("long", 100)},
+		})
+	}
+	sum := sha256.Sum256(must(argv.CanonicalJSON(d.Contract.Semantics())))
+	d.Identity.ContractHash = "sha256:" + hex.EncodeToString(sum[:])
+	all := "{" + strings.Repeat("%s: {}, ", len(commands)) + "}"
+	args := make([]any, len(commands))
+	for i, c := range commands {
+		args[i] = c
+	}
+	rules, grants := "", []lease.Grant{}
+	for i := range 34 {
+		v := fmt.Sprintf("%d", 100+i)
+		rules += "\n  - {name: r" + v + ", to: [agent], connector: fx, version: \"" + v + "\", commands: " + fmt.Sprintf(all, args...) + "}"
+		grants = append(grants, lease.Grant{Connector: must(name.ParseConnectorKey("fx")), Version: must(name.ParseVersion(v)), Commands: commands})
+	}
+	w := newWorld(t, withPolicy(basicPolicy+rules))
+	for _, g := range grants {
+		v := d
+		v.Identity.Version = g.Version
+		w.host.Publish(v)
+	}
+	dial, l := w.dial(w.agent, "tcp"), w.lease(func(l *lease.Lease) { l.Grants = grants })
+	s := w.start(l, "aa")
+	s.Version = grants[0].Version
+	dial.run(s).wantRefused(protocol.CodeUnsupported)
+	c := dial.stream(protocol.CatalogID)
+	require.NoError(t, protocol.WriteCatalogRequest(c, &protocol.CatalogRequest{Lease: [][]byte{l}}))
+	_, err := protocol.ReadCatalog(c)
+	var refused *protocol.Refusal
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, protocol.CodeUnsupported, refused.Code)
+	require.NoError(t, c.Close())
 }
