@@ -41,6 +41,8 @@ var arrows = []struct {
 	{"gateway/admin", []string{"protocol", "protocol/*", "lease"}, "the owner's socket shows values only"},
 	{"gateway/client", []string{"protocol", "protocol/*", "lease", "gateway/netconf", "gateway/client/*"}, "the caller knows no policy and no runtime"},
 	{"gateway/netconf", nil, "transport settings that both ends share"},
+	{"gateway/operation", []string{"gateway/operation/*", "protocol", "localhost/route"}, "one run; it knows no peer, lease, policy or ledger"},
+	{"gateway/operation/*", nil, "parts of it"},
 	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
 	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
 	{"localhost/internal/*", nil, "helpers of the runtime"},

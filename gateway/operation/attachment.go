@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lendcli/lend/gateway/operation/internal/turn"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -54,39 +55,12 @@ type attachment struct {
 	failed chan struct{} // closed by fail
 	once   sync.Once
 
-	mu   turn      // held while frames are written
+	mu   turn.Turn // held while frames are written
 	next [2]uint64 // offsets to send, by Stream-1; guarded by Operation.mu
 	last bool      // Exit was written; guarded by mu
 	// closed: StdinClosed was written, after which nothing is said about input;
 	// guarded by mu.
 	closed bool
-}
-
-// turn is a mutex for what may last. On a simulated clock, who waits for it counts
-// as waiting, which nobody does at a sync.Mutex.
-type turn struct {
-	mu    sync.Mutex // guards taken
-	cond  sync.Cond
-	taken bool
-}
-
-// Lock waits for its turn.
-func (t *turn) Lock() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cond.L = &t.mu
-	for t.taken {
-		t.cond.Wait()
-	}
-	t.taken = true
-}
-
-// Unlock lets the next one.
-func (t *turn) Unlock() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.taken = false
-	t.cond.Signal()
 }
 
 // fail aborts the stream; whoever reads or writes it sees an error.

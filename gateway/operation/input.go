@@ -2,8 +2,8 @@ package operation
 
 import (
 	"io"
-	"unicode/utf8"
 
+	"github.com/lendcli/lend/gateway/operation/internal/text"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -18,14 +18,14 @@ type input struct {
 	wake, space chan struct{}  // for the feeder; for the reader
 
 	// Guarded by Operation.mu.
-	queue   []*chunk
-	queued  uint64 // bytes in queue
-	got     uint64 // received
-	taken   uint64 // written to the child
-	told    uint64 // acknowledged
-	ended   bool   // the caller's input is complete
-	closed  bool   // the child takes no more
-	partial []byte // the start of a rune, with Text
+	queue  []*chunk
+	queued uint64      // bytes in queue
+	got    uint64      // received
+	taken  uint64      // written to the child
+	told   uint64      // acknowledged
+	ended  bool        // the caller's input is complete
+	closed bool        // the child takes no more
+	text   text.Stream // what it must be, with Text
 }
 
 // takeInput queues payload, which stays the caller's. It blocks while the queue
@@ -57,7 +57,7 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 		in.got += n
 		o.rejectLocked(CauseInputLimit)
 		return nil
-	case o.cfg.Text && !in.text(payload):
+	case o.cfg.Text && !in.text.Take(payload):
 		in.got += n
 		o.rejectLocked(CauseInputText)
 		return nil
@@ -99,40 +99,11 @@ func (o *Operation) endInput(a *attachment, total uint64) error {
 		return nil // said again, since the caller could not know: spec: ATTACH-3
 	}
 	o.in.ended = true
-	if len(o.in.partial) > 0 && !o.in.closed {
+	if !o.in.text.Whole() && !o.in.closed {
 		o.rejectLocked(CauseInputText)
 	}
 	wake(o.in.wake)
 	return nil
-}
-
-// text tells whether b goes on as valid UTF-8. A rune may be split.
-func (in *input) text(b []byte) bool {
-	if len(in.partial) > 0 {
-		whole := append(in.partial, b[:min(len(b), utf8.UTFMax)]...)
-		if !utf8.FullRune(whole) {
-			in.partial = whole
-			return true
-		}
-		r, size := utf8.DecodeRune(whole)
-		if r == utf8.RuneError && size <= 1 {
-			return false
-		}
-		b = b[size-len(in.partial):]
-		in.partial = nil
-	}
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		tail := b[len(b)-i:]
-		if !utf8.RuneStart(tail[0]) {
-			continue
-		}
-		if !utf8.FullRune(tail) {
-			in.partial = append([]byte(nil), tail...)
-			b = b[:len(b)-i]
-		}
-		break
-	}
-	return utf8.Valid(b)
 }
 
 // feed writes the queue to the child, closes its input after the last byte, and
