@@ -64,6 +64,7 @@ func TestEndThatWasNotToldIsNotAcknowledged(t *testing.T) {
 func TestSingleBytesCostLittle(t *testing.T) {
 	const n = 20_000
 	t.Run("input", func(t *testing.T) {
+		const n = 4*n + n // more than a pipe holds
 		h := start(t, Config{}, true, sleeper)
 		c := h.dial(first{stdin: true})
 		c.until(func() bool { return c.accepted != nil })
