@@ -84,10 +84,10 @@ func TestSingleBytesCostLittle(t *testing.T) {
 	t.Run("output", func(t *testing.T) {
 		b := NewBudget(64 << 20)
 		h := start(t, Config{Budget: b}, false, sleeper)
-		f := &h.op.out[0]
+		f, want := &h.op.out[0], pattern(n)
 		for i := range n {
 			p := b.get()
-			(*p)[protocol.DataHeaderMax] = pattern(n)[i]
+			(*p)[protocol.DataHeaderMax] = want[i]
 			require.True(t, h.op.keep(f, p, 1))
 			if i == n/2 {
 				h.attached()
@@ -102,7 +102,7 @@ func TestSingleBytesCostLittle(t *testing.T) {
 
 		c := h.dial(first{attach: true, token: true, stdout: 7})
 		c.until(func() bool { return len(c.stdout) == n-7 })
-		require.True(t, bytes.Equal(pattern(n)[7:], c.stdout))
+		require.True(t, bytes.Equal(want[7:], c.stdout))
 	})
 }
 
