@@ -164,7 +164,7 @@ func simulate(t *testing.T, p plan) (o outcome) {
 // is how it turns away who is not admitted: nothing was sent, and the client says so.
 func (p plan) unheard(r result, starts int) bool {
 	for _, f := range p.faults {
-		if f.frame < 2 && (f.kind == cut || f.kind == reset) {
+		if f.frame < 2 {
 			return !r.accepted && starts == 0 && client.ExitStatus(r.err) == 125
 		}
 	}
@@ -177,10 +177,7 @@ func (w *world) aftermath(p plan, s *script, first result) (again result, err er
 	s.mu.Lock()
 	s.lives = false
 	s.mu.Unlock()
-	if w.net != nil {
-		w.net.heal()
-	}
-	w.wg.Wait()
+	w.settle()
 	if first.op == "" {
 		return again, nil // it came to nothing before it had a name
 	}
@@ -245,6 +242,9 @@ func (w *world) compare(dir string, first, again result) error {
 
 // inject makes f happen, at this instant of the bubble.
 func (w *world) inject(f *fault, s *tapped, c *caller) {
+	if w.isOver() {
+		return
+	}
 	switch f.kind {
 	case cut:
 		conn := s.Conn()
@@ -267,12 +267,12 @@ func (w *world) inject(f *fault, s *tapped, c *caller) {
 	case deadHole:
 		w.net.hole(deadFor, up, down)
 	case closed:
-		w.wg.Go(c.close)
+		w.spawn(c.close)
 	case vanished:
 		w.net.detach(c.machine.ip)
-		w.wg.Go(c.close)
+		w.spawn(c.close)
 	case restart:
-		w.wg.Go(w.restart)
+		w.spawn(w.restart)
 	case crash:
 		w.crash()
 	case kinds:

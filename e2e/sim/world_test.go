@@ -117,6 +117,33 @@ type world struct {
 	life    *life
 	lives   int
 	crashed bool
+	over    bool // no fault happens any more
+}
+
+// spawn runs f beside the plan, unless that is over.
+func (w *world) spawn(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.over {
+		w.wg.Go(f)
+	}
+}
+
+// settle ends all faults, and waits for what they began.
+func (w *world) settle() {
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	w.wg.Wait()
+	if w.net != nil {
+		w.net.heal()
+	}
+}
+
+func (w *world) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
 }
 
 // life is one process of the gateway.
@@ -187,24 +214,31 @@ func (w *world) restart() {
 func (w *world) crash() {
 	w.mu.Lock()
 	l := w.life
-	w.life = nil
+	if w.over {
+		l = nil
+	}
 	if l != nil {
-		w.crashed = true
+		w.life, w.crashed = nil, true
+		w.wg.Add(2)
 	}
 	dir := filepath.Join(w.base, fmt.Sprintf("ledger-%d", w.lives))
 	w.mu.Unlock()
 	if l == nil {
-		return // it is restarting
+		return // it is restarting, or all is over
 	}
 	w.net.detach(gatewayIP)
 	l.runtime.freeze()
 	require.NoError(w.t, copyDir(l.dir, dir))
 	l.runtime.off()
-	w.wg.Go(func() { l.end(w.t) }) // nobody hears of it
-	w.wg.Go(func() {
+	go func() {
+		defer w.wg.Done()
+		l.end(w.t) // nobody hears of it
+	}()
+	go func() {
+		defer w.wg.Done()
 		time.Sleep(2 * time.Second) // the bubble's clock
 		w.serve(dir)
-	})
+	}()
 }
 
 // copyDir copies plain files, for the owner's eyes only.
