@@ -30,7 +30,7 @@ const defaultPort = 5363
 // What is kept of the ledger, unless it still protects from a second run.
 const (
 	keepFor   = 400 * 24 * time.Hour
-	keepBytes = 4 << 30
+	keepBytes = 512 << 20 // the index in memory is about a third of it
 )
 
 type serveFlags struct {

@@ -17,7 +17,7 @@ import (
 
 const (
 	// segmentBytes is when a segment is finished and the next one begun.
-	segmentBytes = 32 << 20
+	segmentBytes = 8 << 20
 	// retryAfter is how many bytes later a rotation is tried again that found no room.
 	retryAfter = 1 << 20
 	// afterLease is how long after the last lease of an invocation its records are
