@@ -96,11 +96,15 @@ func (o *Operation) Serve(s Session) error {
 	if err == nil && o.inputClosed() {
 		o.sendTo(a, &protocol.StdinClosed{})
 	}
+	var behind sync.WaitGroup
 	if err == nil {
-		o.flush()
+		// What there is goes out while the caller's frames are read: it may not take
+		// a frame before one of its own was taken.
+		behind.Go(o.flush)
 		err = o.follow(a)
 	}
 	o.detach(a, err)
+	behind.Wait()
 	return err
 }
 
