@@ -18,6 +18,7 @@ type past struct {
 	ops    map[int]State        // what the caller was told
 	held   map[int]*Reservation // running in this process
 	until  map[int]time.Time    // of an invocation: end of its last lease
+	maybe  map[int]time.Time    // of an operation whose Start failed, and may be recorded
 	closed map[int]bool         // invocations that were seen closed
 }
 
@@ -28,6 +29,9 @@ func (p *past) may(op int, got State, now time.Time) bool {
 	inv := op / perInvocation
 	if got == StateClosed {
 		until, used := p.until[inv]
+		for n := range p.maybe {
+			used = used || n/perInvocation == inv
+		}
 		for n := range p.held {
 			used = used && n/perInvocation != inv
 		}
@@ -40,11 +44,21 @@ func (p *past) may(op int, got State, now time.Time) bool {
 	switch {
 	case !known:
 		return got == StateNone && !p.closed[inv]
-	case told == StatePending: // its Start failed: nothing ran
-		return got == StateNone || got == StateUnknown
+	case told == StatePending && got == StateUnknown: // nothing ran, but it is recorded
+		p.ops[op], p.until[inv] = StateUnknown, later(p.until[inv], p.maybe[op])
+		return true
+	case told == StatePending:
+		return got == StateNone
 	default:
 		return got == told
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // restart is the end of the process.
@@ -66,7 +80,7 @@ func TestModelOfSegments(t *testing.T) {
 		runs++
 		c, w := &clock{at: testTime}, &world{}
 		cfg := Config{Dir: filepath.Join(top, strconv.Itoa(runs)), Now: c.now, KeepBytes: 1, segmentBytes: 1200}
-		p := &past{ops: map[int]State{}, held: map[int]*Reservation{}, until: map[int]time.Time{}, closed: map[int]bool{}}
+		p := &past{ops: map[int]State{}, held: map[int]*Reservation{}, until: map[int]time.Time{}, maybe: map[int]time.Time{}, closed: map[int]bool{}}
 		var l *Ledger
 		open := func() {
 			w = &world{at: rapid.IntRange(0, 60).Draw(rt, "end")}
@@ -109,7 +123,7 @@ func TestModelOfSegments(t *testing.T) {
 			if err := out.Reservation.Start(t.Context(), s); err == nil {
 				p.ops[op], p.held[op] = StateRunning, out.Reservation
 			} else if errors.Is(err, ErrFailed) {
-				p.ops[op] = StatePending // if there is no record, it protects nothing
+				p.ops[op], p.maybe[op] = StatePending, s.LeaseNotAfter
 				return
 			} else {
 				require.ErrorIs(rt, err, ErrFull)
