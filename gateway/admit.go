@@ -24,6 +24,7 @@ import (
 type caller struct {
 	id     peer.ID
 	holder name.PeerID
+	local  bool // the owner, who tries what the peer would get
 }
 
 // book is what admission asks of the ledger.
@@ -138,10 +139,10 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		close(e.decided)
 	}()
 	ctx := e.op.Context()
-	if err := n.permit(ctx); err != nil {
+	if err := n.permit(ctx, e.peer); err != nil {
 		return admitted{}, err
 	}
-	defer n.permits.Release(1)
+	defer n.permits.Release()
 
 	// 6. The reservation in memory.
 	claim := ledger.Claim{
@@ -219,6 +220,9 @@ func (n *Node) still(e *entry, d *decision) error {
 // verify checks the lease that the peer shows. Leases from before the ledger was
 // begun may have been used without a trace.
 func (n *Node) verify(c caller, chain [][]byte) (*lease.Verified, error) {
+	if rest := n.door.Penalty(c.id); rest > 0 && !c.local {
+		return nil, penalized(rest)
+	}
 	v, err := n.verifier.Verify(chain, c.holder)
 	if err != nil {
 		return nil, err
@@ -322,10 +326,10 @@ func (n *Node) record(e *entry, d *decision, identity route.Identity) (ledger.St
 }
 
 // permit queues for one of the starts that may happen at the same moment.
-func (n *Node) permit(ctx context.Context) error {
+func (n *Node) permit(ctx context.Context, p peer.ID) error {
 	queue, cancel := context.WithTimeout(ctx, permitTimeout)
 	defer cancel()
-	if err := n.permits.Acquire(queue, 1); err != nil {
+	if err := n.permits.Acquire(queue, p); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}

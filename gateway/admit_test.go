@@ -67,7 +67,7 @@ func TestBadLeasesGetOneAnswerAndNothingIsLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, transport := range transports() {
 		t.Run(transport, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t, withPolicy(limited("denials: 10000", "stdout: 1MiB")))
 			b := w.count()
 			d := w.dial(w.agent, transport)
 			flipped := w.lease()
@@ -220,7 +220,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 	t.Parallel()
 	for _, transport := range transports() {
 		t.Run(transport, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t, withPolicy(limited("denials: 10000", "stdout: 1MiB")))
 			d, l := w.dial(w.agent, transport), w.lease()
 			start := encode(t, w.start(l, "print"))
 			_, n := binary.Uvarint(start)

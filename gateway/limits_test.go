@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/internal/fakehost"
+	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol"
 )
@@ -75,4 +76,66 @@ func TestLimitsOfProcessesReachTheRuntime(t *testing.T) {
 	w.node.Reload(w.parse(limited("processes: 10", "stdout: 1MiB")))
 	d.run(w.start(l, "exit", "--code=0")).finish()
 	require.Equal(t, route.Limits{Processes: 10, Memory: 1 << 30}, <-got, "the lower of frozen and current")
+}
+
+// bad is a lease that verifies for nobody here.
+func (w *world) bad() []byte {
+	b := w.lease()
+	b[len(b)-1] ^= 1
+	return b
+}
+
+// A peer that keeps showing leases which are worth nothing waits, with a good one
+// too, and is told for how long; nobody else waits.
+func TestPenalty(t *testing.T) {
+	t.Parallel()
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			friend := newIdentity(t)
+			text := strings.NewReplacer("agent: AGENT", "agent: AGENT\n  friend: "+friend.id.String(), "[agent]", "[agent, friend]")
+			w := newWorld(t, withPolicy(text.Replace(limited("denials: 1", "stdout: 1MiB"))))
+			d, good := w.dial(w.agent, transport), w.lease()
+			d.run(w.start(w.bad(), "exit", "--code=0")).wantRefused(protocol.CodeDenied)
+			began := time.Now()
+			refused := d.run(w.start(good, "exit", "--code=0")).wantRefused(protocol.CodeRateLimited)
+			require.Greater(t, refused.RetryAfter, 4*time.Second)
+			require.LessOrEqual(t, refused.RetryAfter, 5*time.Second)
+			require.Len(t, w.node.Status().Penalties, 1)
+			require.Equal(t, w.agent.id, w.node.Status().Penalties[0].Peer)
+
+			s := d.stream(protocol.CatalogID)
+			require.NoError(t, protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: [][]byte{good}}))
+			_, err := protocol.ReadCatalog(s)
+			var told *protocol.Refusal
+			require.ErrorAs(t, err, &told)
+			require.Equal(t, protocol.CodeRateLimited, told.Code)
+
+			other := w.dial(friend, transport) // from the same address
+			mine := w.lease(func(l *lease.Lease) { l.Holder = friend.id })
+			r := other.run(w.start(mine, "exit", "--code=0"))
+			r.until(func() bool { return r.exit != nil || r.refused != nil })
+			require.Nil(t, r.refused)
+
+			wait := time.NewTimer(refused.RetryAfter - time.Since(began))
+			<-wait.C
+			d.run(w.start(good, "exit", "--code=0")).finish()
+			require.Empty(t, w.node.Status().Penalties)
+		})
+	}
+}
+
+// What runs can be followed and cancelled under a penalty; nothing new starts.
+func TestPenaltyDoesNotTouchWhatRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicy(limited("denials: 1", "stdout: 1MiB")))
+	d, good := w.dial(w.agent, "tcp"), w.lease()
+	s := w.start(good, "sleep")
+	r := d.run(s).answer()
+	d.run(w.start(w.bad(), "exit", "--code=0")).wantRefused(protocol.CodeDenied)
+	d.run(w.start(good, "exit", "--code=0")).wantRefused(protocol.CodeRateLimited)
+	require.NoError(t, r.stream.Reset())
+	again := d.run(w.attach(s, r.accepted.Token, 0)).answer()
+	require.NotNil(t, again.accepted)
+	require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, w.cancel(d, s))
+	require.Equal(t, protocol.CodeCancelled, again.finish().Code)
 }

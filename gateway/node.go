@@ -13,7 +13,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/multiformats/go-multiaddr"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/history"
@@ -44,7 +43,7 @@ type Node struct {
 	door      *door.Door
 	live      *live
 	budget    *operation.Budget
-	permits   *semaphore.Weighted
+	permits   *door.Permits
 	refusals  refusals
 	recent    history.Recent
 
@@ -75,13 +74,13 @@ func New(cfg Config) (*Node, error) {
 		port:      startPort{cfg.Runtime},
 		live:      newLive(),
 		budget:    operation.NewBudget(cfg.Memory),
-		permits:   semaphore.NewWeighted(int64(max(1, startsPerCore*runtime.NumCPU()))),
+		permits:   door.NewPermits(startsPerCore * runtime.NumCPU()),
 		closing:   make(chan struct{}),
 	}
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
 	n.refusals = refusals{write: records.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
-	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, Limits: door.LimitsOf(cfg.Policy), QUIC: cfg.QUIC})
+	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, QUIC: cfg.QUIC})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
@@ -167,8 +166,7 @@ func (n *Node) Addrs() []multiaddr.Multiaddr {
 }
 
 // Reload makes p the policy: for connections and admissions at once, and what
-// runs and is no longer allowed is ended. nil denies everything. Limits of the
-// transport stay as they were at New.
+// runs and is no longer allowed is ended. nil denies everything.
 func (n *Node) Reload(p *policy.Policy) {
 	n.policy.Store(p)
 	n.door.Swap(p)
@@ -250,6 +248,11 @@ type Status struct {
 	// PolicyDigest is empty without a policy.
 	PolicyDigest string
 	Limits       policy.Limits
+	// Transport are the bounds of the transport, Starts how many starts may happen
+	// at the same moment, and Penalties the peers that are refused for a while.
+	Transport door.Transport
+	Starts    int
+	Penalties []door.Penalized
 	// LedgerErr says why nothing is admitted any more; nil while it is.
 	LedgerErr error
 	// Memory is how many bytes of input and output are kept.
@@ -291,6 +294,7 @@ func (n *Node) Status() Status {
 	p := n.policy.Load()
 	s := Status{
 		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: door.LimitsOf(p),
+		Transport: n.door.Transport(), Starts: startsPerCore * runtime.NumCPU(), Penalties: n.door.Penalties(),
 		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(),
 	}
 	count := map[peer.ID]int{}

@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -31,7 +32,8 @@ func (c *call) reset(code protocol.Code) {
 // relayed link, few streams without a request, a deadline for it, no panic.
 func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 	return func(s network.Stream) {
-		c := &call{Stream: s, caller: caller{id: s.Conn().RemotePeer()}}
+		_, local := s.(*localStream)
+		c := &call{Stream: s, caller: caller{id: s.Conn().RemotePeer(), local: local}}
 		holder, ok := door.PeerName(c.caller.id)
 		if !ok || !n.enter() {
 			c.reset(protocol.CodeShuttingDown)
@@ -52,6 +54,10 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 		}
 		defer release()
 		c.read = release
+		if rest := n.door.Barred(c.caller.id); rest > 0 && !local {
+			n.barred(c, rest)
+			return
+		}
 		_ = s.SetDeadline(time.Now().Add(protocol.StartTimeout))
 		if err := serve(c); err != nil {
 			n.cfg.Log.Debug().Err(err).Str("peer", holder.String()).Str("protocol", string(s.Protocol())).Msg("stream ended early")
@@ -61,7 +67,21 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 
 // tooMany answers a stream beyond the bound without reading it.
 func (n *Node) tooMany(c *call) {
-	r := &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
+	c.answerUnread(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy})
+	_ = c.Close()
+}
+
+// barred answers a peer under a penalty, likewise.
+func (n *Node) barred(c *call, rest time.Duration) {
+	c.answerUnread(n.refused(c, nil, penalized(rest)))
+	_ = c.linger() // who does not read it has lost nothing
+}
+
+func penalized(rest time.Duration) *protocol.Refusal {
+	return &protocol.Refusal{Code: protocol.CodeRateLimited, Public: "too many requests of yours were denied", RetryAfter: rest}
+}
+
+func (c *call) answerUnread(r *protocol.Refusal) {
 	_ = c.SetDeadline(time.Now().Add(time.Second))
 	switch string(c.Protocol()) {
 	case protocol.RunID:
@@ -71,7 +91,6 @@ func (n *Node) tooMany(c *call) {
 	case protocol.CatalogID:
 		_ = protocol.WriteCatalogRefused(c, r.Frame())
 	}
-	_ = c.Close()
 }
 
 // linger lets the other end read the last frame: closing alone does not deliver.
@@ -109,6 +128,9 @@ func (n *Node) run(c *call) error {
 		var violation *protocol.ViolationError
 		if errors.As(err, &violation) {
 			return answer(nil, err)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			n.door.Deny(c.caller.id)
 		}
 		c.reset(protocol.CodeProtocolViolation)
 		return err
@@ -213,6 +235,9 @@ func (n *Node) revoked(s lease.Subject) bool {
 // refused accounts for a refusal and returns it.
 func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal {
 	r := refuse(err)
+	if (r.Code == protocol.CodeDenied || r.Code == protocol.CodeProtocolViolation) && !c.caller.local {
+		n.door.Deny(c.caller.id)
+	}
 	record := ledger.Refusal{At: n.cfg.Now(), Reason: r.Code.String(), Peer: c.caller.holder, Detail: name.Quote(err.Error())}
 	line := n.cfg.Log.Debug()
 	if r.Code == protocol.CodeInternal || r.Code == protocol.CodeNotStarted || r.Code == protocol.CodeGatewayLocked {

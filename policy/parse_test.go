@@ -102,14 +102,14 @@ func TestAdmission(t *testing.T) {
 
 func TestLimitsOfTheGateway(t *testing.T) {
 	require.Equal(t, Limits{
-		OperationsPerPeer: 32, Operations: 128, StartsPerMinute: 600,
+		OperationsPerPeer: 32, Operations: 128, StartsPerMinute: 600, Denials: 3,
 		Stdin: Unlimited, Stdout: 64 << 20, Stderr: 16 << 20, Detached: time.Minute, Arguments: 256, ArgumentBytes: 256 << 10,
 	}, mustParse(t, head).Limits())
-	l := mustParse(t, head+"limits: {operations: 4, operations_per_peer: 4, starts_per_minute: 7, stdin: 3B, stdout: unlimited, stderr: 9999GiB, run: 1h30m, on_disconnect: kill, processes: 12, memory: 64MiB, arguments: 9, argument_bytes: 1KiB}\n").Limits()
+	l := mustParse(t, head+"limits: {operations: 4, operations_per_peer: 4, starts_per_minute: 7, denials: 20, stdin: 3B, stdout: unlimited, stderr: 9999GiB, run: 1h30m, on_disconnect: kill, processes: 12, memory: 64MiB, arguments: 9, argument_bytes: 1KiB}\n").Limits()
 	require.Equal(t, "1h30m", file.ShowDuration(l.Run))
 	l.Run = 0
 	require.Equal(t, Limits{
-		OperationsPerPeer: 4, Operations: 4, StartsPerMinute: 7,
+		OperationsPerPeer: 4, Operations: 4, StartsPerMinute: 7, Denials: 20,
 		Stdin: 3, Stdout: Unlimited, Stderr: 9999 << 30, Detached: Kill, Processes: 12, Memory: 64 << 20, Arguments: 9, ArgumentBytes: 1 << 10,
 	}, l)
 }

@@ -2,6 +2,7 @@ package door
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -12,16 +13,6 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Bounds of what a peer may hold without having shown a lease.
-const (
-	MaxStrangers  = 16
-	StrangerGrace = 5 * time.Second
-	MaxUnread     = 16 // streams without a complete first frame, a peer
-
-	// RetryBusy is the hint that goes with BUSY.
-	RetryBusy = 500 * time.Millisecond
-)
-
 // Door counts what each peer holds, and says who may come in. Methods are safe for
 // concurrent use.
 type Door struct {
@@ -29,16 +20,20 @@ type Door struct {
 	// before the first connection.
 	Grace      time.Duration
 	disconnect func(peer.ID)
+	now        func() time.Time
+	transport  atomic.Pointer[Transport]
 
 	mu      sync.Mutex // guards all that follows
 	policy  *policy.Policy
 	known   map[peer.ID]*peerState
 	running int // operations in all, starting ones included
+	pool    debt
 	closed  bool
 }
 
-// peerState is one peer's. It is kept while the peer holds anything, and until
-// its bucket of starts is full again.
+// peerState is one peer's. It is kept while the peer holds anything, until its
+// bucket of starts is full again and, if it has a name, until its penalties are
+// forgotten.
 type peerState struct {
 	conns   int
 	unread  int
@@ -46,13 +41,30 @@ type peerState struct {
 	proved  bool        // a stranger that has shown a lease
 	expires *time.Timer // for a stranger that has not
 	starts  *rate.Limiter
+	debt    debt
+	// remembered: debt outlives what the peer holds.
+	remembered bool
 }
 
 // New returns a door that p guards. disconnect closes all connections of a peer;
 // it is called without a lock.
 func New(p *policy.Policy, disconnect func(peer.ID)) *Door {
-	return &Door{disconnect: disconnect, Grace: StrangerGrace, policy: p, known: map[peer.ID]*peerState{}}
+	d := &Door{
+		disconnect: disconnect, Grace: StrangerGrace, now: time.Now,
+		policy: p, known: map[peer.ID]*peerState{},
+	}
+	d.derive(p)
+	return d
 }
+
+// derive sets the bounds of the transport. Without a policy nothing comes in.
+func (d *Door) derive(p *policy.Policy) {
+	t := TransportOf(LimitsOf(p))
+	d.transport.Store(&t)
+}
+
+// Transport returns the bounds of the transport that are in force.
+func (d *Door) Transport() Transport { return *d.transport.Load() }
 
 // LimitsOf are the limits of p; nothing runs without one.
 func LimitsOf(p *policy.Policy) policy.Limits {
@@ -81,7 +93,10 @@ func (d *Door) admit(p peer.ID) bool {
 		return true
 	case policy.AdmitStranger:
 		known := d.known[p]
-		return known != nil && (known.proved || known.conns > 0) || d.strangersLocked() < MaxStrangers
+		if known != nil && (known.proved || known.conns > 0 || known.running > 0) {
+			return true
+		}
+		return d.pool.rest(d.now()) == 0 && d.strangersLocked() < MaxStrangers
 	case policy.AdmitNone:
 	}
 	return false
@@ -148,6 +163,7 @@ func (d *Door) Proved(p peer.ID) {
 	defer d.mu.Unlock()
 	if st := d.known[p]; st != nil {
 		st.proved = true
+		st.debt.owed = time.Time{}
 		st.stopTimer()
 	}
 }
@@ -165,7 +181,12 @@ func (d *Door) pruneLocked(p peer.ID, st *peerState) {
 	}
 	st.stopTimer()
 	st.proved = false
-	if st.unread == 0 && st.running == 0 && st.starts.Tokens() >= float64(st.starts.Burst()) {
+	if st.unread > 0 || st.running > 0 {
+		return
+	}
+	now := d.now()
+	owes := st.remembered && !st.debt.forgotten(now)
+	if !owes && st.starts.TokensAt(now) >= float64(st.starts.Burst()) || len(d.known) > maxRemembered {
 		delete(d.known, p)
 	}
 }
@@ -215,8 +236,8 @@ func (d *Door) Slot(p peer.ID) (release func(), err error) {
 	switch {
 	case st.running >= limits.OperationsPerPeer, d.running >= limits.Operations:
 		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: RetryBusy}
-	case !st.starts.Allow():
-		wait := time.Minute / time.Duration(max(1, limits.StartsPerMinute))
+	}
+	if wait := st.take(d.now()); wait > 0 {
 		return nil, &protocol.Refusal{Code: protocol.CodeRateLimited, RetryAfter: wait}
 	}
 	st.running++
@@ -233,15 +254,27 @@ func (d *Door) Slot(p peer.ID) (release func(), err error) {
 	}, nil
 }
 
+// take takes one start, or returns after which time one can be taken.
+func (st *peerState) take(now time.Time) time.Duration {
+	r := st.starts.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait > 0 {
+		r.CancelAt(now)
+	}
+	return roundUp(wait)
+}
+
 // Swap makes p the policy.
 func (d *Door) Swap(p *policy.Policy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.policy = p
+	d.derive(p)
 	perMinute := max(1, LimitsOf(p).StartsPerMinute)
 	for _, st := range d.known {
-		st.starts.SetLimit(rate.Limit(float64(perMinute) / 60))
-		st.starts.SetBurst(perMinute)
+		now := d.now()
+		st.starts.SetLimitAt(now, rate.Limit(float64(perMinute)/60))
+		st.starts.SetBurstAt(now, perMinute)
 	}
 }
 

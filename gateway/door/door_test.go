@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,10 +200,17 @@ func TestSwapSaysWhoIsUnwelcome(t *testing.T) {
 	require.ElementsMatch(t, []peer.ID{named, stranger}, d.Unwelcome())
 }
 
+func resources(l policy.Limits, stranger func(peer.ID) bool) (network.ResourceManager, error) {
+	var at atomic.Pointer[Transport]
+	derived := TransportOf(l)
+	at.Store(&derived)
+	return newResources(&at, stranger)
+}
+
 func TestResourcesLieAboveThePolicy(t *testing.T) {
 	for _, l := range []policy.Limits{{}, {OperationsPerPeer: 4096, Operations: 4096}} {
 		for _, stranger := range []bool{false, true} {
-			r, err := newResources(l, func(peer.ID) bool { return stranger })
+			r, err := resources(l, func(peer.ID) bool { return stranger })
 			require.NoError(t, err)
 			id, _ := someone(t, 1)
 			for range max(MaxUnread, l.OperationsPerPeer) + 40 {
@@ -216,7 +224,7 @@ func TestResourcesLieAboveThePolicy(t *testing.T) {
 
 func TestResourcesOfOneAreNotThoseOfAnother(t *testing.T) {
 	hostile, _ := someone(t, 1)
-	r, err := newResources(policy.Limits{OperationsPerPeer: 32, Operations: 128}, func(p peer.ID) bool { return p == hostile })
+	r, err := resources(policy.Limits{OperationsPerPeer: 32, Operations: 128}, func(p peer.ID) bool { return p == hostile })
 	require.NoError(t, err)
 	defer r.Close()
 	held := map[int]int{}

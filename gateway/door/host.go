@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -25,7 +26,6 @@ import (
 	"github.com/libp2p/go-libp2p/x/rate"
 	"github.com/multiformats/go-multiaddr"
 
-	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -36,29 +36,12 @@ const (
 	muxerMaxWindow     = 16 << 20
 )
 
-// Bounds of connections. The resource manager's own defaults are for public
-// networks: they would reset a busy peer's streams before admission could answer,
-// and count agents behind one address as one.
-const (
-	connsPerPeer    = 16
-	connsPerAddress = 64
-	connsInAll      = 1024
-	connsPerSecond  = 5         // new ones from one address, sustained
-	streamMemory    = 256 << 10 // what the muxer takes for a stream before it has read anything
-	peerMemory      = 64 << 20  // for windows that grow, and for streams that wait to be counted
-
-	streamsPerPeer     = 256
-	streamsPerStranger = 64
-)
-
 // HostConfig says what Host builds.
 type HostConfig struct {
 	// Key is the identity, 64 bytes.
 	Key ed25519.PrivateKey
 	// Announce replaces what peers are told; none means what is listened on.
 	Announce []multiaddr.Multiaddr
-	// Limits are those of the policy, which the transport's are derived from.
-	Limits policy.Limits
 	// QUIC are options of the UDP sockets; none means the machine's.
 	QUIC []quicreuse.Option
 }
@@ -71,7 +54,7 @@ func (d *Door) Host(c HostConfig) (host.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
-	resources, err := newResources(c.Limits, d.stranger)
+	resources, err := newResources(&d.transport, d.stranger)
 	if err != nil {
 		return nil, fmt.Errorf("set resource limits: %w", err)
 	}
@@ -129,37 +112,15 @@ func Muxer() network.Multiplexer {
 	return &m
 }
 
-// newResources derives the limits of libp2p from those of the policy, always
-// above them, so that admission answers first, with a code. Streams and memory are
-// bounded for each peer, and for a stranger much lower; there is no bound in all
-// that some peers could use up, since a muxer that gets no memory for a stream
-// ends the whole connection: how many peers there are is the policy's word.
-func newResources(l policy.Limits, stranger func(peer.ID) bool) (network.ResourceManager, error) {
+// newResources keeps the transport within the bounds that t points to.
+func newResources(t *atomic.Pointer[Transport], stranger func(peer.ID) bool) (network.ResourceManager, error) {
 	open := rcmgr.ResourceLimits{
 		Streams: rcmgr.Unlimited, StreamsInbound: rcmgr.Unlimited, StreamsOutbound: rcmgr.Unlimited,
 		Conns: rcmgr.Unlimited, ConnsInbound: rcmgr.Unlimited, ConnsOutbound: rcmgr.Unlimited,
 		FD: rcmgr.Unlimited, Memory: rcmgr.Unlimited64,
 	}
-	conns := func(r rcmgr.ResourceLimits, n int) rcmgr.ResourceLimits {
-		r.Conns, r.ConnsInbound, r.ConnsOutbound = rcmgr.LimitVal(2*n), rcmgr.LimitVal(n), rcmgr.LimitVal(n)
-		r.FD = r.Conns
-		return r
-	}
-	limiter := func(streams int) rcmgr.Limiter {
-		peers := rcmgr.ResourceLimits{
-			Streams: rcmgr.LimitVal(2 * streams), StreamsInbound: rcmgr.LimitVal(streams), StreamsOutbound: rcmgr.LimitVal(streams),
-			Memory: rcmgr.LimitVal64(int64(streams)*streamMemory + peerMemory),
-		}
-		partial := rcmgr.PartialLimitConfig{
-			System:              conns(open, connsInAll),
-			Transient:           conns(open, connsInAll/4),
-			PeerDefault:         conns(peers, connsPerPeer),
-			ProtocolDefault:     open,
-			ProtocolPeerDefault: open,
-			ServiceDefault:      open,
-			ServicePeerDefault:  open,
-		}
-		return rcmgr.NewFixedLimiter(partial.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16)))
+	others := rcmgr.PartialLimitConfig{
+		ProtocolDefault: open, ProtocolPeerDefault: open, ServiceDefault: open, ServicePeerDefault: open,
 	}
 	address := func(bits, n int) rcmgr.ConnLimitPerSubnet {
 		return rcmgr.ConnLimitPerSubnet{PrefixLength: bits, ConnCount: n}
@@ -168,9 +129,9 @@ func newResources(l policy.Limits, stranger func(peer.ID) bool) (network.Resourc
 		return rate.SubnetLimit{PrefixLength: bits, Limit: rate.Limit{RPS: float64(n) * connsPerSecond, Burst: n * connsPerAddress}}
 	}
 	return rcmgr.NewResourceManager(
-		&limiters{
-			Limiter:   limiter(max(streamsPerPeer, 4*l.OperationsPerPeer)),
-			strangers: limiter(max(streamsPerStranger, 2*l.OperationsPerPeer)), stranger: stranger,
+		&limiter{
+			Limiter: rcmgr.NewFixedLimiter(others.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16))),
+			of:      t, stranger: stranger,
 		},
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithLimitPerSubnet(
@@ -188,21 +149,6 @@ func newResources(l policy.Limits, stranger func(peer.ID) bool) (network.Resourc
 			},
 		}),
 	)
-}
-
-// limiters are those of the peers that the policy names, and of strangers.
-type limiters struct {
-	rcmgr.Limiter
-	strangers rcmgr.Limiter
-	stranger  func(peer.ID) bool
-}
-
-// GetPeerLimits is asked when a peer connects.
-func (l *limiters) GetPeerLimits(p peer.ID) rcmgr.Limit {
-	if l.stranger(p) {
-		return l.strangers.GetPeerLimits(p)
-	}
-	return l.Limiter.GetPeerLimits(p)
 }
 
 // gater admits connections by the policy's word about the peer, before any frame.

@@ -21,6 +21,7 @@ const (
 	defaultOperations = 128
 	defaultPerPeer    = 32
 	defaultStarts     = 600
+	defaultDenials    = 3
 	defaultStdin      = 1 << 20
 	defaultStdout     = 64 << 20
 	defaultStderr     = 16 << 20
@@ -31,14 +32,16 @@ const (
 	minMemory         = 16 << 20
 )
 
-// Limits bound one operation, or (the first three) the gateway. No field of a
+// Limits bound one operation, or (the first four) the gateway. No field of a
 // Limits that this package returns is zero, but for those that say so.
 type Limits struct {
 	// OperationsPerPeer and Operations run at the same moment; StartsPerMinute is
-	// per peer. They are those of the gateway, and 0 in the Limits of a Decision.
+	// per peer. These and Denials are those of the gateway, and 0 in the Limits of a Decision.
 	OperationsPerPeer int
 	Operations        int
 	StartsPerMinute   int
+	// Denials of one peer, close to each other, have it refused for a while.
+	Denials int
 	// Stdin, Stdout and Stderr are bytes, or Unlimited. Stdin is 0 in a Decision
 	// for a command that reads none, and Unlimited in those of the gateway if the file
 	// does not lower what commands declare.
@@ -68,6 +71,7 @@ func (f *File) Gateway() Limits {
 		OperationsPerPeer: or(l.OperationsPerPeer, defaultPerPeer),
 		Operations:        or(l.Operations, defaultOperations),
 		StartsPerMinute:   or(l.StartsPerMinute, defaultStarts),
+		Denials:           or(l.Denials, defaultDenials),
 		Stdin:             or(l.Stdin, Unlimited),
 		Stdout:            or(l.Stdout, defaultStdout),
 		Stderr:            or(l.Stderr, defaultStderr),
@@ -165,6 +169,7 @@ func (l *loader) loadLimits(n *strict.Node) Limits {
 		OperationsPerPeer: n.Get("operations_per_peer").Integer(),
 		Operations:        n.Get("operations").Integer(),
 		StartsPerMinute:   n.Get("starts_per_minute").Integer(),
+		Denials:           n.Get("denials").Integer(),
 		Stdin:             bytes("stdin"),
 		Stdout:            bytes("stdout"),
 		Stderr:            bytes("stderr"),

@@ -73,10 +73,10 @@ type schemaForm struct {
 }
 
 type limitsForm struct {
-	Stdin         int64 `json:"stdin"`
-	Stdout        int64 `json:"stdout"`
-	Stderr        int64 `json:"stderr"`
-	RunSeconds    int64 `json:"run_seconds"`
+	Stdin      int64 `json:"stdin"`
+	Stdout     int64 `json:"stdout"`
+	Stderr     int64 `json:"stderr"`
+	RunSeconds int64 `json:"run_seconds"`
 	// DetachedMs is -1 for kill.
 	DetachedMs    int64 `json:"detached_ms,omitzero"`
 	Processes     int   `json:"processes,omitzero"`

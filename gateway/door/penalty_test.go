@@ -1,0 +1,304 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
+)
+
+// timed returns a door whose time the test moves.
+func timed(p *policy.Policy) (d *Door, pass func(time.Duration)) {
+	d = New(p, (&gone{}).add)
+	now := time.Unix(1_800_000_000, 0)
+	d.now = func() time.Time { return now }
+	return d, func(t time.Duration) { now = now.Add(t) }
+}
+
+// hammer denies the peer until it is refused, and returns how often and for how long.
+func hammer(t *testing.T, d *Door, p peer.ID) (denials int, rest time.Duration) {
+	t.Helper()
+	for ; d.Penalty(p) == 0; denials++ {
+		require.Less(t, denials, 100)
+		d.Deny(p)
+	}
+	return denials, d.Penalty(p)
+}
+
+func TestPenaltiesGrow(t *testing.T) {
+	d, pass := timed(rules(t, false, "operations: 100"))
+	one, name := someone(t, 1)
+	other, _ := someone(t, 2)
+	for i, want := range []struct {
+		denials int
+		rest    time.Duration
+	}{{3, 15}, {2, 20}, {1, 20}, {1, 40}, {1, 80}, {1, 160}, {1, 320}, {1, 600}, {1, 600}, {1, 600}} {
+		denials, rest := hammer(t, d, one)
+		require.Equal(t, want.denials, denials, "penalty %d", i)
+		require.Equal(t, want.rest*time.Second, rest, "penalty %d", i)
+		require.Equal(t, []Penalized{{name, rest, i + 1}}, d.Penalties())
+		d.Deny(one)
+		require.Equal(t, rest, d.Penalty(one), "what was under way adds nothing")
+		require.Zero(t, d.Penalty(other), "nobody else pays")
+		pass(rest - time.Nanosecond)
+		require.Equal(t, time.Millisecond, d.Penalty(one))
+		pass(time.Nanosecond)
+		require.Zero(t, d.Penalty(one), "who waits exactly as long is let in")
+		require.Empty(t, d.Penalties())
+	}
+	pass(penaltyMemory + time.Second)
+	denials, _ := hammer(t, d, one)
+	require.Equal(t, 3, denials, "all was forgotten")
+}
+
+func TestDenialsOfThePolicy(t *testing.T) {
+	one, _ := someone(t, 1)
+	for limit, want := range map[string]struct {
+		denials int
+		rest    time.Duration
+	}{"denials: 1": {1, 5 * time.Second}, "denials: 20": {20, 100 * time.Second}, "denials: 90": {90, 450 * time.Second}} {
+		d, _ := timed(rules(t, false, limit))
+		denials, rest := hammer(t, d, one)
+		require.Equal(t, want.denials, denials)
+		require.Equal(t, want.rest, rest)
+	}
+	d, _ := timed(rules(t, false, "denials: 500"))
+	for range 499 {
+		d.Deny(one)
+	}
+	require.Zero(t, d.Penalty(one))
+	d.Deny(one)
+	require.Equal(t, penaltyCap, d.Penalty(one))
+	d, _ = timed(nil)
+	d.Deny(one)
+	require.Positive(t, d.Penalty(one), "without a policy")
+}
+
+func TestDebtsWearOff(t *testing.T) {
+	d, pass := timed(rules(t, false, "operations: 100"))
+	one, _ := someone(t, 1)
+	for range 50 {
+		d.Deny(one)
+		pass(denialCost)
+		require.Zero(t, d.Penalty(one), "a denial now and then")
+	}
+	d.connected(one)
+	for range 10 {
+		d.Deny(one)
+		d.Deny(one)
+		d.Proved(one)
+		require.Zero(t, d.Penalty(one), "a lease that verifies takes the debt")
+	}
+	hammer(t, d, one)
+	d.Proved(one)
+	require.Positive(t, d.Penalty(one), "but no penalty in force")
+	d.disconnected(one)
+	d.Prune()
+	require.Positive(t, d.Penalty(one), "leaving does not help")
+	require.Positive(t, d.Barred(one))
+	pass(time.Hour)
+	d.Prune()
+	require.Empty(t, d.known)
+}
+
+func TestWhoHasSomethingRunningIsReadNevertheless(t *testing.T) {
+	d, _ := timed(rules(t, false, "operations: 100"))
+	one, _ := someone(t, 1)
+	release, err := d.Slot(one)
+	require.NoError(t, err)
+	hammer(t, d, one)
+	require.Positive(t, d.Penalty(one))
+	require.Zero(t, d.Barred(one))
+	release()
+	require.Positive(t, d.Barred(one))
+}
+
+// Fresh identities cost nothing, so strangers pay together: nobody new is let in
+// for a while. Who is here, who has proved itself and who has a name stays.
+func TestStrangersPayTogether(t *testing.T) {
+	d, pass := timed(rules(t, true, "operations: 100"))
+	defer d.Close()
+	d.Grace = time.Hour
+	named, _ := someone(t, 1)
+	proved, _ := someone(t, 2)
+	waiting, _ := someone(t, 3)
+	late, _ := someone(t, 4)
+	for _, id := range []peer.ID{named, proved, waiting} {
+		require.True(t, d.admit(id))
+		d.connected(id)
+	}
+	d.Proved(proved)
+	for n := range byte(240) {
+		id, _ := someone(t, 10+n)
+		d.Deny(id)
+		d.Prune()
+	}
+	require.False(t, d.admit(late))
+	require.Zero(t, d.Penalty(late))
+	for _, id := range []peer.ID{named, proved, waiting} {
+		require.True(t, d.admit(id))
+		require.Zero(t, d.Penalty(id))
+	}
+	require.LessOrEqual(t, len(d.known), 3, "identities that cost nothing are not remembered")
+	require.Equal(t, []Penalized{{Rest: 3 * denialCost}}, d.Penalties())
+	for range 20 {
+		pass(3 * denialCost)
+		require.True(t, d.admit(late), "it does not grow")
+		for range 3 {
+			id, _ := someone(t, 77)
+			d.Deny(id)
+		}
+		require.False(t, d.admit(late))
+	}
+	hammer(t, d, proved)
+	pass(time.Minute)
+	require.True(t, d.admit(late), "a proved peer pays alone")
+}
+
+func TestPenaltiesAreBounded(t *testing.T) {
+	d, _ := timed(rules(t, true, "operations: 100"))
+	for i := range 2 * maxRemembered {
+		id := peer.ID(append([]byte{byte(i), byte(i >> 8)}, make([]byte, 32)...))
+		d.known[id] = &peerState{starts: d.getLocked(id).starts, remembered: true}
+		d.known[id].debt.deny(d.now(), denialCost, penaltyCap)
+	}
+	d.Prune()
+	require.LessOrEqual(t, len(d.known), maxRemembered)
+}
+
+// A caller that waits as long as it was told succeeds, whatever the rate, and gets
+// its starts a minute, no more and no fewer.
+func TestRetryAfterIsExact(t *testing.T) {
+	for _, perMinute := range []string{"1", "2", "7", "59", "600", "601", "59999"} {
+		d, pass := timed(rules(t, false, "starts_per_minute: "+perMinute))
+		one, _ := someone(t, 1)
+		burst := 0
+		for {
+			release, err := d.Slot(one)
+			if err != nil {
+				require.Equal(t, protocol.CodeRateLimited, code(t, err))
+				break
+			}
+			release()
+			burst++
+		}
+		require.Equal(t, LimitsOf(d.policy).StartsPerMinute, burst)
+		for i := range 200 {
+			_, err := d.Slot(one)
+			var r *protocol.Refusal
+			require.ErrorAs(t, err, &r)
+			require.Zero(t, r.RetryAfter%time.Millisecond, "as the wire has it")
+			pass(r.RetryAfter - time.Millisecond)
+			if release, err := d.Slot(one); err == nil { // rounded up by less than it
+				release()
+				require.LessOrEqual(t, time.Minute/time.Duration(burst), 2*time.Millisecond, "it was told too much")
+			}
+			pass(time.Millisecond)
+			release, err := d.Slot(one)
+			require.NoError(t, err, "%s a minute, start %d", perMinute, i)
+			release()
+			for { // what rounding left
+				release, err := d.Slot(one)
+				if err != nil {
+					break
+				}
+				release()
+			}
+		}
+	}
+}
+
+func TestReloadMovesTheTransport(t *testing.T) {
+	d := New(rules(t, false, "operations: 4096, operations_per_peer: 10"), (&gone{}).add)
+	r, err := newResources(&d.transport, func(peer.ID) bool { return false })
+	require.NoError(t, err)
+	defer r.Close()
+	one, _ := someone(t, 1)
+	open := func() (n int) {
+		for {
+			s, err := r.OpenStream(one, network.DirInbound)
+			if err != nil {
+				return n
+			}
+			defer s.Done()
+			n++
+		}
+	}
+	require.Equal(t, streamsPerPeer, open())
+	d.Swap(rules(t, false, "operations: 4096, operations_per_peer: 4096"))
+	require.Equal(t, 4*4096, open(), "the scope of the peer was there before")
+	require.Equal(t, 4*4096, d.Transport().StreamsPerPeer)
+	d.Swap(nil)
+	require.Equal(t, streamsPerPeer, open())
+}
+
+func TestPermitsGoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewPermits(1)
+		one, _ := someone(t, 1)
+		two, _ := someone(t, 2)
+		three, _ := someone(t, 3)
+		require.NoError(t, q.Acquire(t.Context(), one))
+		var mu sync.Mutex
+		var got []peer.ID
+		wait := func(p peer.ID) {
+			go func() {
+				if q.Acquire(context.Background(), p) == nil {
+					mu.Lock()
+					got = append(got, p)
+					mu.Unlock()
+					q.Release()
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			wait(one)
+		}
+		wait(two)
+		wait(three)
+		wait(two)
+		late, cancel := context.WithCancelCause(t.Context())
+		gaveUp := make(chan error)
+		go func() { gaveUp <- q.Acquire(late, three) }()
+		synctest.Wait()
+		sorry := errors.New("sorry")
+		cancel(sorry)
+		require.ErrorIs(t, <-gaveUp, sorry)
+		require.ErrorIs(t, q.Acquire(late, three), sorry)
+		q.Release()
+		synctest.Wait()
+		require.Equal(t, []peer.ID{one, two, three, one, two, one, one}, got)
+		require.Equal(t, 1, q.free)
+		require.Empty(t, q.waiting)
+		require.Empty(t, q.turns)
+	})
+}
+
+func TestPermitsUnderCancels(t *testing.T) {
+	q := NewPermits(3)
+	var all sync.WaitGroup
+	for i := range 400 {
+		id, _ := someone(t, byte(1+i%5))
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%7)*100*time.Microsecond)
+			defer cancel()
+			if q.Acquire(ctx, id) == nil {
+				q.Release()
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 3, q.free)
+	require.Empty(t, q.waiting)
+	require.Empty(t, q.turns)
+}
