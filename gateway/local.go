@@ -61,6 +61,7 @@ type localCaller struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	taken          protocol.Ack // of the outputs
+	closed         [3]bool      // by Stream: nobody reads it any more
 	sending        sync.Once
 
 	mu     sync.Mutex // guards window and ended
@@ -121,7 +122,11 @@ func (l *localCaller) output(f *protocol.Data) error {
 		to, count = l.stderr, &l.taken.Stderr
 	}
 	*count += uint64(len(f.Payload))
+	if l.closed[f.Stream] {
+		return nil // on its way before the gateway knew
+	}
 	if _, err := to.Write(f.Payload); err != nil {
+		l.closed[f.Stream] = true
 		return l.w.WriteFrame(&protocol.OutputClosed{Stream: f.Stream})
 	}
 	return l.w.WriteFrame(&l.taken)
