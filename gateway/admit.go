@@ -351,7 +351,7 @@ func (n *Node) notStarted(e *entry, cause error) error {
 	if c := refuse(cause).Code; c == protocol.CodeCancelled {
 		code = c
 	}
-	end := ledger.End{State: ledger.StateNotStarted, At: n.cfg.Now(), Cause: code.String(), Detail: refuse(cause).Code.String()}
+	end := ledger.End{State: ledger.StateNotStarted, At: n.cfg.Now(), Cause: code.String(), Detail: name.Quote(cause.Error())}
 	n.recent.Ended(recordOf(e, &end))
 	if err := e.reservation.End(end); err != nil {
 		n.cfg.Log.Error().Err(err).Msg("ledger: end not recorded")
