@@ -36,6 +36,7 @@ const (
 type serveFlags struct {
 	listen, announce []string
 	policy, level    string
+	cgroup           string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -50,7 +51,12 @@ that has errors, or whose tests fail, is not served.
 
 The policy is read once: after changing it, stop this with ^C or SIGTERM and start
 it again. Connectors, secrets and settings are taken up while it runs. When it is
-ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.`,
+ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.
+
+With a delegated cgroup each operation runs in one of its own, which bounds its
+processes and its memory as a whole, and ends it for certain. "auto" takes the
+cgroup of this program, if it is there alone and may divide it (a systemd service
+with Delegate=yes); "lend status" shows what holds.`,
 		Example: `  lend serve
   lend serve --listen /ip4/0.0.0.0/tcp/5363 --listen /ip4/0.0.0.0/udp/5363/quic-v1
   lend serve --announce /dns4/lend.example.org/tcp/5363`,
@@ -62,6 +68,7 @@ ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.`,
 	fl.StringArrayVar(&f.announce, "announce", nil, "an address that peers are told instead of those listened on")
 	fl.StringVar(&f.policy, "policy", "", "another policy file than this machine's")
 	fl.StringVar(&f.level, "log", "info", "the least level to log: debug, info, warn or error")
+	fl.StringVar(&f.cgroup, "cgroup", "auto", "the delegated cgroup (version 2) in which each operation gets its own: a directory, auto or none")
 	return c
 }
 
@@ -149,7 +156,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	} else if err != nil {
 		return s, err
 	}
-	if s.side, err = a.openOwnersSide(p, s.loaded, log); err != nil {
+	tree, err := openCgroup(f.cgroup)
+	if err != nil {
+		return s, err
+	}
+	if s.side, err = a.openOwnersSideIn(tree, p, s.loaded, log); err != nil {
 		return s, err
 	}
 	receipts, err := s.side.host.Reconcile(ctx)
@@ -277,29 +288,12 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 	for _, o := range n.Operations {
 		out.Operations = append(out.Operations, operationShown(&o))
 	}
-	out.Limits = limitsShown(n.Limits)
+	out.Limits = limitsShown(n, s.side.cgroup)
 	return out, nil
 }
 
 func routeShown(id route.Identity) admin.Route {
 	return admin.Route{Connector: id.Connector.String(), Version: id.Version.String(), Connection: id.Connection.String(), Ready: true}
-}
-
-func limitsShown(l policy.Limits) []admin.Limit {
-	bytes := func(n int64) string {
-		if n == policy.Unlimited {
-			return "unlimited"
-		}
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return []admin.Limit{
-		{Name: "operations", Value: fmt.Sprint(l.Operations)},
-		{Name: "operations of a peer", Value: fmt.Sprint(l.OperationsPerPeer)},
-		{Name: "starts of a peer", Value: fmt.Sprintf("%d a minute", l.StartsPerMinute)},
-		{Name: "standard output", Value: bytes(l.Stdout)},
-		{Name: "standard error", Value: bytes(l.Stderr)},
-		{Name: "arguments", Value: fmt.Sprintf("%d, %d bytes together", l.Arguments, l.ArgumentBytes)},
-	}
 }
 
 // Reconcile implements admin.Backend.

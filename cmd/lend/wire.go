@@ -13,6 +13,7 @@ import (
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
+	"github.com/lendcli/lend/localhost/process/cgroup"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
@@ -148,15 +149,22 @@ type ownersSide struct {
 	store     *install.Store
 	root      *connection.Root
 	host      *localhost.Host
+	cgroup    *cgroup.Tree // nil: none
 }
 
 // openOwnersSide also closes this process to the commands that it will run: they are
 // processes of the same user, and it holds keys and the owner's environment.
 func (a *app) openOwnersSide(p paths, pol *policy.Policy, log zerolog.Logger) (*ownersSide, error) {
+	return a.openOwnersSideIn(nil, p, pol, log)
+}
+
+// openOwnersSideIn runs each operation in a group of its own below a cgroup, which
+// it takes over, if that is not nil.
+func (a *app) openOwnersSideIn(tree *cgroup.Tree, p paths, pol *policy.Policy, log zerolog.Logger) (*ownersSide, error) {
 	if err := process.Harden(); err != nil {
 		return nil, fmt.Errorf("keep other processes out of this one's memory: %w", err)
 	}
-	o := &ownersSide{transport: process.New(process.Config{Log: log})}
+	o := &ownersSide{transport: process.New(process.Config{Log: log, Most: mostProcesses, Cgroup: tree}), cgroup: tree}
 	var err error
 	if o.store, err = a.openStore(p, o.transport, "", log); err == nil {
 		o.root, err = connection.Open(p.connections())
@@ -168,14 +176,21 @@ func (a *app) openOwnersSide(p paths, pol *policy.Policy, log zerolog.Logger) (*
 		})
 	}
 	if err != nil {
-		return nil, joinClose(err, o.closeStore, o.transport.Close)
+		return nil, joinClose(err, o.closeStore, o.transport.Close, o.closeCgroup)
 	}
 	return o, nil
 }
 
 // close ends what runs, then what it runs on.
 func (o *ownersSide) close() error {
-	return joinClose(nil, o.host.Close, o.closeStore, o.transport.Close)
+	return joinClose(nil, o.host.Close, o.closeStore, o.transport.Close, o.closeCgroup)
+}
+
+func (o *ownersSide) closeCgroup() error {
+	if o.cgroup == nil {
+		return nil
+	}
+	return o.cgroup.Close()
 }
 
 func (o *ownersSide) closeStore() error {

@@ -18,6 +18,7 @@
 //	fx deaf D             ignore SIGTERM, read nothing, sleep
 //	fx closeout           close standard output first, then read input to its end
 //	fx setsid D           leave a detached grandchild that sleeps, and exit
+//	fx tree N D           start N children that sleep, at once, and wait for them
 //	fx yes                print "y" for ever
 //	fx read FILE          print a file
 //	fx write FILE         write a line to a file
@@ -48,7 +49,7 @@ func main() {
 	commands := map[string]func([]string){
 		"args": printArgs, "env": printEnv, "cwd": printCwd, "print": printBytes, "errprint": printErr, "cat": cat,
 		"lines": lines, "sum": sum, "exit": exit, "signal": die, "sleep": sleep, "deaf": deaf, "closeout": closeOut,
-		"setsid": detach, "yes": yes, "read": read, "write": write,
+		"setsid": detach, "tree": tree, "yes": yes, "read": read, "write": write,
 	}
 	f, ok := commands[os.Args[1]]
 	if !ok {
@@ -174,6 +175,22 @@ func closeOut([]string) {
 	check(os.Stdout.Close())
 	_, err := io.Copy(io.Discard, os.Stdin)
 	check(err)
+}
+
+func tree(args []string) {
+	if len(args) != 2 {
+		fail("usage: fx tree N D")
+	}
+	n := number(args[:1])
+	var children []*exec.Cmd
+	for range n {
+		cmd := exec.Command("/proc/self/exe", "sleep", duration(args[1:]).String())
+		check(cmd.Start())
+		children = append(children, cmd)
+	}
+	for _, cmd := range children {
+		check(cmd.Wait())
+	}
 }
 
 func detach(args []string) {

@@ -40,11 +40,11 @@ func TestPenaltiesGrow(t *testing.T) {
 	other, _ := someone(t, 2)
 	for i, want := range []struct {
 		denials int
-		rest    time.Duration
+		seconds int
 	}{{3, 15}, {2, 20}, {1, 20}, {1, 40}, {1, 80}, {1, 160}, {1, 320}, {1, 600}, {1, 600}, {1, 600}} {
 		denials, rest := hammer(t, d, one)
 		require.Equal(t, want.denials, denials, "penalty %d", i)
-		require.Equal(t, want.rest*time.Second, rest, "penalty %d", i)
+		require.Equal(t, time.Duration(want.seconds)*time.Second, rest, "penalty %d", i)
 		require.Equal(t, []Penalized{{name, rest, i + 1}}, d.Penalties())
 		d.Deny(one)
 		require.Equal(t, rest, d.Penalty(one), "what was under way adds nothing")
