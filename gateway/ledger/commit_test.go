@@ -77,8 +77,8 @@ func (f *faulty) set(change func()) {
 
 func openFaulty(t *testing.T, dir string) (*Ledger, *faulty) {
 	t.Helper()
-	f := new(faulty)
-	l, err := Open(Config{Dir: dir, Now: testNow, openFile: func(dir string, first uint64, flag int) (folder.File, error) {
+	f := new(faulty) // of one segment
+	l, err := Open(Config{Dir: dir, Now: testNow, segmentBytes: 1 << 40, openFile: func(dir string, first uint64, flag int) (folder.File, error) {
 		var err error
 		f.File, err = folder.Open(dir, first, flag)
 		return f, err

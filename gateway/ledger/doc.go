@@ -1,4 +1,4 @@
-// Package ledger is the one append-only file of what the gateway started and how
+// Package ledger is the one append-only log of what the gateway started and how
 // it ended. At-most-once, the frozen grants of invocations, the operation budget
 // of leases and the audit are views of the same records.
 //
@@ -15,6 +15,11 @@
 // off, once, and recorded. Operations that have no end at Open get StateUnknown.
 // A failed write or sync fails the ledger: no further start until it is opened
 // again. On a full disk starts are refused and a reserve keeps room for ends.
+//
+// The log is a chain of segments of 8 MiB. The leader begins the next one between two
+// groups, with a snapshot of the one before, so that opening reads little, and prunes
+// the oldest as Config says. An invocation whose records are pruned is StateClosed for
+// good. AcceptLoss begins again where Open finds the ledger lost or corrupt.
 //
 // The package decides nothing: identities, frozen grants and audit details are
 // opaque bytes to it. One lock guards the views; no I/O happens under it. The file

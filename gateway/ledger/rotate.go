@@ -86,9 +86,10 @@ type pruning struct {
 }
 
 // rotateIfDue begins the next segment when the active one is large enough. What
-// cannot be done now is tried again later; the error is ErrFailed.
+// cannot be done now is tried again later; the error is ErrFailed. A ledger that has
+// failed is left as it is: its file may be longer than what is known of it.
 func (l *Ledger) rotateIfDue() error {
-	if l.log.size < max(l.cfg.segmentBytes, l.log.retryAt) || !l.log.reserved {
+	if l.log.size < max(l.cfg.segmentBytes, l.log.retryAt) || !l.log.reserved || l.Err() != nil {
 		return nil
 	}
 	err := l.rotate(l.plan(maxPruned))

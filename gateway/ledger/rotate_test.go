@@ -578,6 +578,50 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 	}
 }
 
+// A failed ledger is not built upon. spec: LEDGER-23
+func TestFailedLedgerIsNotRotated(t *testing.T) {
+	t.Parallel()
+	dir := ledgerDir(t)
+	l, f := openFaulty(t, dir)
+	r := reserve(t, l, 1)
+	f.set(func() { f.write, f.cut = short(f, syscall.ENOSPC), func(int64) error { return errEnd } })
+	require.ErrorIs(t, r.Start(t.Context(), testStart()), ErrFailed)
+	l.cfg.segmentBytes = 1
+	require.NoError(t, l.rotateIfDue())
+	require.Len(t, segments(t, dir), 1)
+	require.ErrorIs(t, l.Close(), ErrFailed)
+	mustOpen(t, dir)
+}
+
+// Without a descriptor for the new segment, the old one goes on. spec: LEDGER-28
+func TestNoDescriptorForARotation(t *testing.T) {
+	t.Parallel()
+	c, refused := &clock{at: testTime}, 0
+	cfg := tiny(ledgerDir(t), c)
+	cfg.openFile = func(dir string, first uint64, flag int) (folder.File, error) {
+		if first > 0 && refused == 0 {
+			refused++
+			return nil, syscall.EMFILE
+		}
+		return folder.Open(dir, first, flag)
+	}
+	l := openWith(t, cfg)
+	for i := range 12 {
+		run(t, l, of(t, i, i))
+	}
+	require.Equal(t, 1, refused)
+	require.Len(t, segments(t, cfg.Dir), 1, "taken back")
+	l.log.retryAt = 0
+	run(t, l, of(t, 12, 12))
+	require.Len(t, segments(t, cfg.Dir), 2)
+	l.crash(t)
+	l = openWith(t, cfg)
+	require.Equal(t, StateEnded, stateOf(t, l, of(t, 3, 3)))
+	require.NoError(t, l.Close())
+	_, err := Verify(cfg.Dir)
+	require.NoError(t, err)
+}
+
 // A record is read at any time while segments come and go.
 func TestReadersWhileRotating(t *testing.T) {
 	t.Parallel()
