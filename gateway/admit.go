@@ -220,8 +220,8 @@ func (n *Node) still(e *entry, d *decision) error {
 // verify checks the lease that the peer shows. Leases from before the ledger was
 // begun may have been used without a trace.
 func (n *Node) verify(c caller, chain [][]byte) (*lease.Verified, error) {
-	if rest := n.door.Penalty(c.id); rest > 0 && !c.local {
-		return nil, penalized(rest)
+	if r := n.door.Penalty(c.id); r != nil && !c.local {
+		return nil, r
 	}
 	v, err := n.verifier.Verify(chain, c.holder)
 	if err != nil {

@@ -49,13 +49,15 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 		c.caller.holder = holder
 		release, ok := n.door.Reading(c.caller.id)
 		if !ok {
-			n.tooMany(c)
+			c.answerUnread(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy})
+			_ = c.Close()
 			return
 		}
 		defer release()
 		c.read = release
-		if rest := n.door.Barred(c.caller.id); rest > 0 && !local {
-			n.barred(c, rest)
+		if r := n.door.Barred(c.caller.id); r != nil && !local {
+			c.answerUnread(n.refused(c, nil, r))
+			_ = c.linger() // who does not read it has lost nothing
 			return
 		}
 		_ = s.SetDeadline(time.Now().Add(protocol.StartTimeout))
@@ -65,22 +67,7 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 	}
 }
 
-// tooMany answers a stream beyond the bound without reading it.
-func (n *Node) tooMany(c *call) {
-	c.answerUnread(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy})
-	_ = c.Close()
-}
-
-// barred answers a peer under a penalty, likewise.
-func (n *Node) barred(c *call, rest time.Duration) {
-	c.answerUnread(n.refused(c, nil, penalized(rest)))
-	_ = c.linger() // who does not read it has lost nothing
-}
-
-func penalized(rest time.Duration) *protocol.Refusal {
-	return &protocol.Refusal{Code: protocol.CodeRateLimited, Public: "too many requests of yours were denied", RetryAfter: rest}
-}
-
+// answerUnread answers a stream without reading it.
 func (c *call) answerUnread(r *protocol.Refusal) {
 	_ = c.SetDeadline(time.Now().Add(time.Second))
 	switch string(c.Protocol()) {

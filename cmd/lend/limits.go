@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/lendcli/lend/gateway"
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost/process/cgroup"
@@ -17,7 +19,7 @@ const mostProcesses = 2 * 4096
 
 // openCgroup opens the delegated cgroup that --cgroup names. With auto there may be
 // none: then, and with none, it is nil.
-func openCgroup(flag string) (*cgroup.Tree, error) {
+func openCgroup(flag string, log zerolog.Logger) (*cgroup.Tree, error) {
 	dir := flag
 	switch flag {
 	case "none", "":
@@ -29,7 +31,7 @@ func openCgroup(flag string) (*cgroup.Tree, error) {
 		}
 		dir = found
 	}
-	t, err := cgroup.Open(dir)
+	t, err := cgroup.Open(dir, log)
 	switch {
 	case err == nil:
 		return t, nil

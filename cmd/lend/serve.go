@@ -156,7 +156,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	} else if err != nil {
 		return s, err
 	}
-	tree, err := openCgroup(f.cgroup)
+	tree, err := openCgroup(f.cgroup, log)
 	if err != nil {
 		return s, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -85,26 +86,32 @@ func (d *Door) Deny(p peer.ID) {
 	d.pool.times = 0 // it does not grow
 }
 
-// Penalty is for how long the peer may start nothing, in whole milliseconds; 0 if
-// it may.
-func (d *Door) Penalty(p peer.ID) time.Duration {
+// Penalty is what the peer is told if it may start nothing now, nil if it may.
+func (d *Door) Penalty(p peer.ID) *protocol.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if st := d.known[p]; st != nil {
-		return roundUp(st.debt.rest(d.now()))
-	}
-	return 0
+	return d.known[p].penalty(d.now())
 }
 
 // Barred is Penalty for a peer that has nothing running: its streams need not be
 // read. Who has may follow and cancel it.
-func (d *Door) Barred(p peer.ID) time.Duration {
+func (d *Door) Barred(p peer.ID) *protocol.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if st := d.known[p]; st != nil && st.running == 0 {
-		return roundUp(st.debt.rest(d.now()))
+		return st.penalty(d.now())
 	}
-	return 0
+	return nil
+}
+
+func (st *peerState) penalty(now time.Time) *protocol.Refusal {
+	if st == nil || st.debt.rest(now) == 0 {
+		return nil
+	}
+	return &protocol.Refusal{
+		Code: protocol.CodeRateLimited, Public: "too many requests of yours were denied",
+		RetryAfter: roundUp(st.debt.rest(now)),
+	}
 }
 
 // roundUp makes whole milliseconds of d, which is what a retry-after holds: not a

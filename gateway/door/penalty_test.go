@@ -25,13 +25,21 @@ func timed(p *policy.Policy) (d *Door, pass func(time.Duration)) {
 }
 
 // hammer denies the peer until it is refused, and returns how often and for how long.
-func hammer(t *testing.T, d *Door, p peer.ID) (denials int, rest time.Duration) {
+func hammer(t *testing.T, d *Door, p peer.ID) (denials int, wait time.Duration) {
 	t.Helper()
-	for ; d.Penalty(p) == 0; denials++ {
+	for ; rest(d.Penalty(p)) == 0; denials++ {
 		require.Less(t, denials, 100)
 		d.Deny(p)
 	}
-	return denials, d.Penalty(p)
+	return denials, rest(d.Penalty(p))
+}
+
+// rest is how long a peer is told to wait.
+func rest(r *protocol.Refusal) time.Duration {
+	if r == nil {
+		return 0
+	}
+	return r.RetryAfter
 }
 
 func TestPenaltiesGrow(t *testing.T) {
@@ -42,17 +50,17 @@ func TestPenaltiesGrow(t *testing.T) {
 		denials int
 		seconds int
 	}{{3, 15}, {2, 20}, {1, 20}, {1, 40}, {1, 80}, {1, 160}, {1, 320}, {1, 600}, {1, 600}, {1, 600}} {
-		denials, rest := hammer(t, d, one)
+		denials, wait := hammer(t, d, one)
 		require.Equal(t, want.denials, denials, "penalty %d", i)
-		require.Equal(t, time.Duration(want.seconds)*time.Second, rest, "penalty %d", i)
-		require.Equal(t, []Penalized{{name, rest, i + 1}}, d.Penalties())
+		require.Equal(t, time.Duration(want.seconds)*time.Second, wait, "penalty %d", i)
+		require.Equal(t, []Penalized{{name, wait, i + 1}}, d.Penalties())
 		d.Deny(one)
-		require.Equal(t, rest, d.Penalty(one), "what was under way adds nothing")
-		require.Zero(t, d.Penalty(other), "nobody else pays")
-		pass(rest - time.Nanosecond)
-		require.Equal(t, time.Millisecond, d.Penalty(one))
+		require.Equal(t, wait, rest(d.Penalty(one)), "what was under way adds nothing")
+		require.Zero(t, rest(d.Penalty(other)), "nobody else pays")
+		pass(wait - time.Nanosecond)
+		require.Equal(t, time.Millisecond, rest(d.Penalty(one)))
 		pass(time.Nanosecond)
-		require.Zero(t, d.Penalty(one), "who waits exactly as long is let in")
+		require.Zero(t, rest(d.Penalty(one)), "who waits exactly as long is let in")
 		require.Empty(t, d.Penalties())
 	}
 	pass(penaltyMemory + time.Second)
@@ -67,20 +75,20 @@ func TestDenialsOfThePolicy(t *testing.T) {
 		rest    time.Duration
 	}{"denials: 1": {1, 5 * time.Second}, "denials: 20": {20, 100 * time.Second}, "denials: 90": {90, 450 * time.Second}} {
 		d, _ := timed(rules(t, false, limit))
-		denials, rest := hammer(t, d, one)
+		denials, wait := hammer(t, d, one)
 		require.Equal(t, want.denials, denials)
-		require.Equal(t, want.rest, rest)
+		require.Equal(t, want.rest, wait)
 	}
 	d, _ := timed(rules(t, false, "denials: 500"))
 	for range 499 {
 		d.Deny(one)
 	}
-	require.Zero(t, d.Penalty(one))
+	require.Zero(t, rest(d.Penalty(one)))
 	d.Deny(one)
-	require.Equal(t, penaltyCap, d.Penalty(one))
+	require.Equal(t, penaltyCap, rest(d.Penalty(one)))
 	d, _ = timed(nil)
 	d.Deny(one)
-	require.Positive(t, d.Penalty(one), "without a policy")
+	require.Positive(t, rest(d.Penalty(one)), "without a policy")
 }
 
 func TestDebtsWearOff(t *testing.T) {
@@ -89,22 +97,22 @@ func TestDebtsWearOff(t *testing.T) {
 	for range 50 {
 		d.Deny(one)
 		pass(denialCost)
-		require.Zero(t, d.Penalty(one), "a denial now and then")
+		require.Zero(t, rest(d.Penalty(one)), "a denial now and then")
 	}
 	d.connected(one)
 	for range 10 {
 		d.Deny(one)
 		d.Deny(one)
 		d.Proved(one)
-		require.Zero(t, d.Penalty(one), "a lease that verifies takes the debt")
+		require.Zero(t, rest(d.Penalty(one)), "a lease that verifies takes the debt")
 	}
 	hammer(t, d, one)
 	d.Proved(one)
-	require.Positive(t, d.Penalty(one), "but no penalty in force")
+	require.Positive(t, rest(d.Penalty(one)), "but no penalty in force")
 	d.disconnected(one)
 	d.Prune()
-	require.Positive(t, d.Penalty(one), "leaving does not help")
-	require.Positive(t, d.Barred(one))
+	require.Positive(t, rest(d.Penalty(one)), "leaving does not help")
+	require.Positive(t, rest(d.Barred(one)))
 	pass(time.Hour)
 	d.Prune()
 	require.Empty(t, d.known)
@@ -116,10 +124,10 @@ func TestWhoHasSomethingRunningIsReadNevertheless(t *testing.T) {
 	release, err := d.Slot(one)
 	require.NoError(t, err)
 	hammer(t, d, one)
-	require.Positive(t, d.Penalty(one))
-	require.Zero(t, d.Barred(one))
+	require.Positive(t, rest(d.Penalty(one)))
+	require.Zero(t, rest(d.Barred(one)))
 	release()
-	require.Positive(t, d.Barred(one))
+	require.Positive(t, rest(d.Barred(one)))
 }
 
 // Fresh identities cost nothing, so strangers pay together: nobody new is let in
@@ -143,10 +151,10 @@ func TestStrangersPayTogether(t *testing.T) {
 		d.Prune()
 	}
 	require.False(t, d.admit(late))
-	require.Zero(t, d.Penalty(late))
+	require.Zero(t, rest(d.Penalty(late)))
 	for _, id := range []peer.ID{named, proved, waiting} {
 		require.True(t, d.admit(id))
-		require.Zero(t, d.Penalty(id))
+		require.Zero(t, rest(d.Penalty(id)))
 	}
 	require.LessOrEqual(t, len(d.known), 3, "identities that cost nothing are not remembered")
 	require.Equal(t, []Penalized{{Rest: 3 * denialCost}}, d.Penalties())

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -159,7 +160,7 @@ func TestOperationInACgroup(t *testing.T) {
 	for name, text := range map[string]string{"cgroup.controllers": "pids memory", "cgroup.subtree_control": "", "cgroup.procs": ""} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	tree, err := cgroup.Open(dir)
+	tree, err := cgroup.Open(dir, zerolog.Nop())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tree.Close()) }()
 	tr := transport(t, Config{Cgroup: tree})

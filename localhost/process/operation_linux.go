@@ -80,19 +80,17 @@ func (b *backend) startOnTerminal(_ context.Context, spec Spec) (running, error)
 // begin sends the request and waits for the answer.
 func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operation, error) {
 	s := o.super
+	o.group = s.pool.config.Cgroup.New(cgroup.Limits(spec.Limits))
 	r := supervise.Request{
 		Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env,
-		Processes: spec.Limits.Processes, Memory: spec.Limits.Memory,
-	}
-	if o.group = s.pool.group(spec.Limits); o.group != nil {
-		r.Cgroup = o.group.Dir()
+		Processes: spec.Limits.Processes, Memory: spec.Limits.Memory, Cgroup: o.group.Dir(),
 	}
 	o.answer, o.exited, o.gone = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	if !s.assign(o) {
 		s.pool.freed()
 		o.drop(m, files)
 		o.closePipes()
-		s.pool.ungroup(o.group)
+		o.group.End()
 		return nil, errUnread
 	}
 	late := time.AfterFunc(answerBudget, s.kill)
@@ -200,7 +198,7 @@ func (o *operation) exit(m supervise.Message) bool {
 	o.result = route.Exit{Duration: time.Duration(m.Extra), Limited: m.Limited}
 	if status.Signaled() {
 		o.result.Signal, o.result.Core = signalName(status.Signal()), status.CoreDump()
-		o.result.Limited = m.Limited || status.Signal() == syscall.SIGKILL && o.group != nil && o.group.OutOfMemory()
+		o.result.Limited = m.Limited || status.Signal() == syscall.SIGKILL && o.group.OutOfMemory()
 	} else {
 		o.result.Code = status.ExitStatus()
 	}
@@ -221,7 +219,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // over notes that nothing of the tree lives, or that some of it would not die.
 func (o *operation) over(survive error) {
-	o.super.pool.ungroup(o.group)
+	o.group.End()
 	o.survive = survive
 	close(o.gone)
 }

@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lendcli/lend/localhost/process/cgroup"
 	"github.com/lendcli/lend/localhost/process/supervise"
-	"github.com/lendcli/lend/localhost/route"
 )
 
 const (
@@ -258,29 +256,6 @@ func (b *backend) close() error {
 	}
 	b.tasks.Wait()
 	return nil
-}
-
-// group makes the cgroup of an operation; nil where there is none to make it in,
-// or it cannot be made: all that must hold holds without.
-func (b *backend) group(l route.Limits) *cgroup.Group {
-	if b.config.Cgroup == nil {
-		return nil
-	}
-	g, err := b.config.Cgroup.New(cgroup.Limits{Tasks: l.Processes, Memory: l.Memory})
-	if err != nil {
-		b.config.Log.Warn().Err(err).Msg("operation runs without a cgroup")
-	}
-	return g
-}
-
-// ungroup ends what is in the cgroup of an operation, and the cgroup.
-func (b *backend) ungroup(g *cgroup.Group) {
-	if g == nil {
-		return
-	}
-	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
-		b.config.Log.Warn().Err(err).Msg("cgroup is left")
-	}
 }
 
 // Owns says whether the process is a supervisor of t or below one: whether it is

@@ -139,9 +139,7 @@ func (s *supervisor) read() {
 	}
 	var swept error
 	if op != nil {
-		if op.group != nil {
-			_ = op.group.Kill() // the hunt finds what it missed
-		}
+		_ = op.group.Kill() // the hunt finds what it missed
 		swept = s.pool.hunt(s.born)
 	}
 	s.pool.forget(s)

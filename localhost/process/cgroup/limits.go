@@ -12,6 +12,6 @@ var (
 // Limits bound one Group; 0 means no bound. What the delegated cgroup has no
 // controller for is not bound.
 type Limits struct {
-	Tasks  int   // processes and threads
-	Memory int64 // bytes of all together; there is no swap beyond it
+	Processes int   // and threads
+	Memory    int64 // bytes of all together; there is no swap beyond it
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +30,7 @@ type Tree struct {
 	lock        *os.File
 	controllers []string
 	next        atomic.Uint64
+	log         zerolog.Logger
 }
 
 // Detect returns the cgroup of this process if it is delegated: nobody else is in
@@ -73,9 +75,10 @@ func locate(self, mounts []byte) (string, bool) {
 
 // Open takes over the delegated cgroup at dir: locks it, ends what an earlier
 // gateway left, moves this process to a leaf of its own if it is in it, and turns
-// on what controllers there are. The error matches ErrUnusable or ErrInUse.
-func Open(dir string) (*Tree, error) {
-	t := &Tree{dir: filepath.Clean(dir)}
+// on what controllers there are. The error matches ErrUnusable or ErrInUse. The log
+// gets the groups that cannot be made or removed later.
+func Open(dir string, log zerolog.Logger) (*Tree, error) {
+	t := &Tree{dir: filepath.Clean(dir), log: log}
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("open cgroup: the path is not absolute: %w", ErrUnusable)
 	}
@@ -136,7 +139,7 @@ func (t *Tree) sweep() {
 		_ = (&Group{dir: dir}).Kill()
 	}
 	for _, dir := range all {
-		_ = (&Group{dir: dir}).Remove()
+		_ = (&Group{dir: dir}).remove()
 	}
 }
 
@@ -148,25 +151,41 @@ func (t *Tree) enable(available []string) {
 	}
 }
 
-// Group is the cgroup of one operation.
-type Group struct{ dir string }
+// Group is the cgroup of one operation. The methods of a nil Group do nothing.
+type Group struct {
+	dir string
+	log zerolog.Logger
+}
 
-// New makes a group. The caller must Remove it.
-func (t *Tree) New(l Limits) (*Group, error) {
+// New makes a group; nil if t is, or if it cannot be made: all that must hold holds
+// without. The caller must End it.
+func (t *Tree) New(l Limits) *Group {
+	if t == nil {
+		return nil
+	}
+	g, err := t.make(l)
+	if err != nil {
+		t.log.Warn().Err(err).Msg("operation runs without a cgroup")
+		return nil
+	}
+	return g
+}
+
+func (t *Tree) make(l Limits) (*Group, error) {
 	name := prefix + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatUint(t.next.Add(1), 10)
-	g := &Group{dir: t.file(name)}
+	g := &Group{t.file(name), t.log}
 	if err := os.Mkdir(g.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
 	if err := t.bound(g, l); err != nil {
-		return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), g.Remove())
+		return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), g.remove())
 	}
 	return g, nil
 }
 
 func (t *Tree) bound(g *Group, l Limits) error {
-	if l.Tasks > 0 && slices.Contains(t.controllers, "pids") {
-		if err := write(g.file("pids.max"), strconv.Itoa(l.Tasks)); err != nil {
+	if l.Processes > 0 && slices.Contains(t.controllers, "pids") {
+		if err := write(g.file("pids.max"), strconv.Itoa(l.Processes)); err != nil {
 			return err
 		}
 	}
@@ -181,12 +200,20 @@ func (t *Tree) bound(g *Group, l Limits) error {
 }
 
 // Dir is where a process that joins the group writes itself: cgroup.procs in it.
-func (g *Group) Dir() string { return g.dir }
+func (g *Group) Dir() string {
+	if g == nil {
+		return ""
+	}
+	return g.dir
+}
 
 func (g *Group) file(name string) string { return filepath.Join(g.dir, name) }
 
 // Kill kills everything in the group. Before Linux 5.14 it does nothing.
 func (g *Group) Kill() error {
+	if g == nil {
+		return nil
+	}
 	err := write(g.file("cgroup.kill"), "1")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return nil
@@ -196,6 +223,9 @@ func (g *Group) Kill() error {
 
 // OutOfMemory says whether the kernel killed the group because of its memory.
 func (g *Group) OutOfMemory() bool {
+	if g == nil {
+		return false
+	}
 	b, err := os.ReadFile(g.file("memory.events"))
 	if err != nil {
 		return false
@@ -208,8 +238,18 @@ func (g *Group) OutOfMemory() bool {
 	return false
 }
 
-// Remove removes the group once it is empty, which it waits for a moment.
-func (g *Group) Remove() error {
+// End kills what is in the group and removes it.
+func (g *Group) End() {
+	if g == nil {
+		return
+	}
+	if err := errors.Join(g.Kill(), g.remove()); err != nil {
+		g.log.Warn().Err(err).Msg("cgroup is left")
+	}
+}
+
+// remove removes the group once it is empty, which it waits for a moment.
+func (g *Group) remove() error {
 	deadline := time.Now().Add(emptyBudget)
 	for {
 		err := unix.Rmdir(g.dir)

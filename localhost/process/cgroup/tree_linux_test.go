@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,15 +29,15 @@ func content(t *testing.T, path ...string) string {
 
 func TestGroup(t *testing.T) {
 	dir := fake(t, "cpu memory pids\n", "")
-	tree, err := Open(dir)
+	tree, err := Open(dir, zerolog.Nop())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tree.Close()) }()
 	require.Equal(t, []string{"pids", "memory"}, tree.Controllers())
 	require.Equal(t, dir, tree.Dir())
 	require.Equal(t, "+memory", content(t, dir, "cgroup.subtree_control"), "the last that was written")
 
-	g, err := tree.New(Limits{Tasks: 7, Memory: 1 << 30})
-	require.NoError(t, err)
+	g := tree.New(Limits{Processes: 7, Memory: 1 << 30})
+	require.NotNil(t, g)
 	for name, want := range map[string]string{"pids.max": "7", "memory.max": "1073741824", "memory.swap.max": "0", "memory.oom.group": "1"} {
 		require.Equal(t, want, content(t, g.Dir(), name), name)
 	}
@@ -48,26 +49,34 @@ func TestGroup(t *testing.T) {
 	require.True(t, g.OutOfMemory())
 	require.NoError(t, g.Kill())
 	require.Equal(t, "1", content(t, g.Dir(), "cgroup.kill"))
-	require.Error(t, g.Remove(), "plain files do not vanish with their directory")
+	g.End()
+	require.DirExists(t, g.Dir(), "plain files do not vanish with their directory")
 
-	plain, err := tree.New(Limits{})
-	require.NoError(t, err)
+	plain := tree.New(Limits{})
+	require.NotNil(t, plain)
 	require.NotEqual(t, g.Dir(), plain.Dir())
 	left, err := os.ReadDir(plain.Dir())
 	require.NoError(t, err)
 	require.Empty(t, left, "without limits nothing is written")
-	require.NoError(t, plain.Remove())
-	require.NoError(t, plain.Remove(), "again does nothing")
+	require.NoError(t, plain.remove())
+	require.NoError(t, plain.remove(), "again does nothing")
 	require.NoDirExists(t, plain.Dir())
+
+	none := (*Tree)(nil).New(Limits{Processes: 1})
+	require.Nil(t, none)
+	require.Empty(t, none.Dir())
+	require.False(t, none.OutOfMemory())
+	require.NoError(t, none.Kill())
+	none.End()
 }
 
 func TestControllersThatAreNotDelegated(t *testing.T) {
-	tree, err := Open(fake(t, "cpu pids", ""))
+	tree, err := Open(fake(t, "cpu pids", ""), zerolog.Nop())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tree.Close()) }()
 	require.Equal(t, []string{"pids"}, tree.Controllers())
-	g, err := tree.New(Limits{Tasks: 1, Memory: 1 << 20})
-	require.NoError(t, err)
+	g := tree.New(Limits{Processes: 1, Memory: 1 << 20})
+	require.NotNil(t, g)
 	require.Equal(t, "1", content(t, g.Dir(), "pids.max"))
 	require.NoFileExists(t, filepath.Join(g.Dir(), "memory.max"))
 }
@@ -80,7 +89,7 @@ func TestLeftOver(t *testing.T) {
 	require.NoError(t, os.Mkdir(stubborn, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(stubborn, "cgroup.kill"), nil, 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "other"), 0o700))
-	tree, err := Open(dir)
+	tree, err := Open(dir, zerolog.Nop())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tree.Close()) }()
 	require.Equal(t, "1", content(t, stubborn, "cgroup.kill"))
@@ -89,7 +98,7 @@ func TestLeftOver(t *testing.T) {
 
 func TestGatewayLeavesTheDirectory(t *testing.T) {
 	dir := fake(t, "pids", strconv.Itoa(os.Getpid())+"\n")
-	tree, err := Open(dir)
+	tree, err := Open(dir, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, tree.Close())
 	require.Equal(t, "0", content(t, dir, "gateway", "cgroup.procs"))
@@ -103,16 +112,16 @@ func TestOpenRefuses(t *testing.T) {
 		"somebody-else-in": fake(t, "pids", "1\n"),
 		"several-in":       fake(t, "pids", strconv.Itoa(os.Getpid())+"\n1\n"),
 	} {
-		_, err := Open(dir)
+		_, err := Open(dir, zerolog.Nop())
 		require.ErrorIs(t, err, ErrUnusable, title)
 	}
 	dir := fake(t, "pids", "")
-	tree, err := Open(dir)
+	tree, err := Open(dir, zerolog.Nop())
 	require.NoError(t, err)
-	_, err = Open(dir)
+	_, err = Open(dir, zerolog.Nop())
 	require.ErrorIs(t, err, ErrInUse)
 	require.NoError(t, tree.Close())
-	tree, err = Open(dir)
+	tree, err = Open(dir, zerolog.Nop())
 	require.NoError(t, err)
 	require.NoError(t, tree.Close())
 }

@@ -2,6 +2,8 @@
 
 package cgroup
 
+import "github.com/rs/zerolog"
+
 // Tree is a delegated cgroup; there is none on this system.
 type Tree struct{}
 
@@ -9,7 +11,7 @@ type Tree struct{}
 type Group struct{}
 
 // Open returns ErrUnusable.
-func Open(string) (*Tree, error) { return nil, ErrUnusable }
+func Open(string, zerolog.Logger) (*Tree, error) { return nil, ErrUnusable }
 
 // Detect finds nothing.
 func Detect() (string, bool) { return "", false }
