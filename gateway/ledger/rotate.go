@@ -89,7 +89,8 @@ type pruning struct {
 // cannot be done now is tried again later; the error is ErrFailed. A ledger that has
 // failed is left as it is: its file may be longer than what is known of it.
 func (l *Ledger) rotateIfDue() error {
-	if l.log.size < max(l.cfg.segmentBytes, l.log.retryAt) || !l.log.reserved || l.Err() != nil {
+	works := l.Err() == nil
+	if l.log.size < max(l.cfg.segmentBytes, l.log.retryAt) || !l.log.reserved || !works {
 		return nil
 	}
 	err := l.rotate(l.plan(maxPruned))
