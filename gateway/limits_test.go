@@ -86,7 +86,7 @@ func (w *world) bad() []byte {
 }
 
 // A peer that keeps showing leases which are worth nothing waits, with a good one
-// too, and is told for how long; nobody else waits.
+// too, and is told for how long; nobody else waits. spec: REFUSE-4
 func TestPenalty(t *testing.T) {
 	t.Parallel()
 	for _, transport := range transports() {

@@ -7,5 +7,8 @@
 // valid lease (Proved) may stay. The limits of the transport are derived from the
 // policy's and lie above them, so that admission answers first, with a code.
 //
+// limits.go has every number. Who keeps being denied is refused for a while, and
+// told for how long (penalty.go); starts that wait take turns (permits.go).
+//
 // One lock guards all counts; nothing is called or logged under it.
 package door

@@ -18,8 +18,10 @@
 // beside the executable, or this executable started again.
 //
 // The child gets nothing that the Spec does not name: a complete environment, three
-// descriptors, a working directory, its own session, umask 077, no core dumps, no
-// new privileges, default signal dispositions.
+// descriptors, a working directory, its own session, umask 077, no core dumps, 1024
+// open files (soft), no new privileges, default signal dispositions. Limits of
+// processes and memory hold from its first instruction on (ADR 80); a delegated
+// cgroup (package cgroup) bounds and ends an operation as a whole.
 //
 // Lock order: Transport.mu, pool.mu, operation.mu; none is held while a system call
 // may block. Signals go only to processes that are unreaped children of the

@@ -15,6 +15,10 @@
 // rounds: kill all children, reap them, look again, until the kernel says that
 // there are none (ECHILD).
 //
+// A child with limits is this executable once more, for a moment: a step that joins
+// the cgroup, sets the limits and executes. While such a child runs, its tree is
+// counted every 25 ms, and killed when it is larger than it may be.
+//
 // The package is linked into lend-shim, which must start in a millisecond: it
 // imports neither net nor fmt nor os/exec. Its own source is the build ID by which
 // the gateway knows a lend-shim of the same build: see Sources.
