@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,11 @@ func scriptParams(bin, dir string) testscript.Params {
 			e.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			e.Setenv("BIN", bin)
 			e.Setenv("NO_COLOR", "1")
+			port, err := freePort()
+			if err != nil {
+				return err
+			}
+			e.Setenv("FREE_PORT", port)
 			e.Setenv("OWNER", filepath.Join(e.WorkDir, "owner"))
 			e.Setenv("CALLER", filepath.Join(e.WorkDir, "caller"))
 			for _, keep := range []string{"NPM_CONFIG_REGISTRY", "SSL_CERT_FILE"} {
@@ -121,6 +127,16 @@ func scriptParams(bin, dir string) testscript.Params {
 			"same":      cmdSame,
 		},
 	}
+}
+
+// freePort is a port for scripts that serve twice at the same address.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
 }
 
 // exits CODE PROGRAM [ARGS…]: run it and require this exit status.
