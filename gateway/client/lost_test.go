@@ -402,3 +402,30 @@ func TestCancelWithoutAnEndIsUnknown(t *testing.T) {
 	_, err = r.Read(make([]byte, 1))
 	require.ErrorIs(t, err, context.Canceled, "the pipe tells as well")
 }
+
+// A gateway that cannot remember the cancel of an operation that it has not started
+// yet is asked again: the operation may have started meanwhile.
+func TestCancelIsRepeatedUntilItIsHeard(t *testing.T) {
+	f := newFixture(overTCP)
+	c := f.dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	heard := make(chan struct{})
+	asked := 0
+	f.onControl(func(protocol.ControlRequest) protocol.ControlReply {
+		if asked++; asked < 3 {
+			return (&protocol.Refusal{Code: protocol.CodeBusy}).Frame()
+		}
+		close(heard)
+		return &protocol.CancelReply{State: protocol.OperationRunning}
+	})
+	f.then(func(v *served) {
+		cancel() // before the answer
+		<-heard
+		if v.send(acceptedFrame(), &protocol.Exit{Code: protocol.CodeCancelled}) {
+			v.acked()
+		}
+	})
+	cmd := c.Command(ctx, "github", "issue.list")
+	require.Equal(t, 130, ExitStatus(cmd.Run()))
+	require.Equal(t, 3, asked)
+}

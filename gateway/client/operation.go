@@ -324,14 +324,32 @@ func (o *operation) watch() {
 		return
 	}
 	if o.current() != nil { // else nothing was sent
-		if _, err := o.cancel(ctx, o.grace); err != nil {
-			o.client.config.Log.Debug().Err(err).Msg("cancel")
-		}
+		o.insist(ctx)
 	}
 	select {
 	case <-o.ended:
 	case <-ctx.Done():
 		o.abandon(fmt.Errorf("no end came after the cancel: %w", why))
+	}
+}
+
+// insist cancels until the gateway has heard it: a gateway that is busy does not
+// remember the cancel of what it has not started yet, and the Start may be on its way.
+func (o *operation) insist(ctx context.Context) {
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		_, err := o.cancel(ctx, o.grace)
+		var refused *RefusedError
+		if err == nil || errors.As(err, &refused) && !refused.Retryable() {
+			return
+		}
+		o.client.config.Log.Debug().Err(err).Msg("cancel")
+		select {
+		case <-o.ended:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
 	}
 }
 
