@@ -95,7 +95,9 @@ func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.Operatio
 		if err != nil || o.State == ledger.StateNone {
 			return 0, err
 		}
-		return wireState(o.State), nil
+		if e = n.live.get(k); e == nil {
+			return wireState(o.State), nil
+		} // it came in between
 	}
 	state := protocol.OperationRunning
 	if !e.running() {

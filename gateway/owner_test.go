@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,4 +90,33 @@ func TestOwnerOfAnUnknownOperation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.False(t, w.node.Stop(ledger.Key{}, true))
+}
+
+// slowBook lets something happen right before a Lookup.
+type slowBook struct {
+	book
+	before atomic.Pointer[func()]
+}
+
+func (b *slowBook) Lookup(k ledger.Key) (ledger.Outcome, error) {
+	if f := b.before.Swap(nil); f != nil {
+		(*f)()
+	}
+	return b.book.Lookup(k)
+}
+
+// A Start that comes while a cancel looks for it is cancelled, not only reported.
+func TestCancelWhileTheStartArrives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := &slowBook{book: w.node.ledger}
+	w.node.ledger = b
+	d, l := w.dial(w.agent, "tcp"), w.lease()
+	s := w.start(l, "sleep")
+	var r *remote
+	arrives := func() { r = d.run(s).answer() }
+	b.before.Store(&arrives)
+	reply := w.cancel(w.dial(w.agent, "quic"), s, l)
+	require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, reply)
+	require.Equal(t, protocol.CodeCancelled, r.finish().Code)
 }
