@@ -66,7 +66,7 @@ type log struct {
 type wish uint8
 
 const (
-	written wish = iota // by whoever leads
+	written wish = iota // by whoever leads; refusals and events do not wait for it
 	durable
 	signed
 	final // signed, and the last that is ever written
@@ -87,8 +87,8 @@ func (l *Ledger) commit(en *entry, w wish) error {
 	case !l.busy:
 		l.busy = true
 		l.mu.Unlock()
-	case w == written:
-		l.mu.Unlock() // the leader will find it
+	case w == written && (en == nil || en.op == nil):
+		l.mu.Unlock() // the leader will find it; an end waits, as its caller is told next
 		return nil
 	default:
 		g.waiters++

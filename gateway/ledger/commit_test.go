@@ -358,6 +358,36 @@ func TestRemovedFileIsNoticed(t *testing.T) {
 	}
 }
 
+// An end waits until it is in the file: its caller is told next, and if the program
+// is killed then, the record must say the same.
+func TestEndIsInTheFile(t *testing.T) {
+	t.Parallel()
+	l, f := openFaulty(t, ledgerDir(t))
+	running := begin(t, l, testClaim(t, 1))
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.set(func() {
+		f.sync = func() error { once.Do(func() { close(entered); <-gate }); return nil }
+	})
+	done := make(chan error, 1)
+	other := reserve(t, l, 2)
+	go func() { done <- other.Start(context.Background(), testStart()) }()
+	<-entered // somebody leads
+	ended := make(chan error, 1)
+	go func() { ended <- running.End(End{State: StateEnded, Status: 7}) }()
+	await(l, 1)
+	require.Empty(t, ended)
+	close(gate)
+	require.NoError(t, <-ended)
+	found := false
+	require.NoError(t, l.Walk(func(en Entry) error {
+		found = found || en.End != nil && en.End.Status == 7
+		return nil
+	}))
+	require.True(t, found)
+	require.NoError(t, <-done)
+}
+
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := ledgerDir(t)
