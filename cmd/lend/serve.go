@@ -199,8 +199,17 @@ func (a *app) servablePolicy(file string) (*policy.Policy, error) {
 	return loadPolicy(file)
 }
 
+// lockPatience is how long a ledger that another process has is asked for again: a
+// child that a killed gateway was about to start has its lock until it has become
+// another program.
+const lockPatience = time.Second
+
 func openLedger(dir string) (*ledger.Ledger, error) {
 	l, err := ledger.Open(ledger.Config{Dir: dir, KeepFor: keepFor, KeepBytes: keepBytes})
+	for end := time.Now().Add(lockPatience); errors.Is(err, ledger.ErrLocked) && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+		l, err = ledger.Open(ledger.Config{Dir: dir, KeepFor: keepFor, KeepBytes: keepBytes})
+	}
 	if errors.Is(err, ledger.ErrLocked) {
 		return nil, hintf("lend status", "another gateway has the ledger of this directory")
 	}
