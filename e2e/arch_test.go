@@ -235,7 +235,7 @@ func TestSpawnsShell(t *testing.T) {
 var budgetExceptions = map[string]budget{
 	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
-	"gateway":           {files: 14, codeLines: 2000, adr: "0060-gateway-in-three-packages.md"},
+	"gateway":           {files: 14, codeLines: 2100, adr: "0060-gateway-in-three-packages.md"},
 	"gateway/ledger":    {codeLines: 1600, exported: 26, adr: "0036-ledger-budget.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},

@@ -11,6 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -155,6 +156,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return recorded(outcome, e.digest, err)
 	}
 	e.reservation = outcome.Reservation
+	failpoint.Hit("reserved")
 	if frozen := e.reservation.Frozen(); !bytes.Equal(frozen, d.bytes) { // another first use came before
 		if d, err = n.decideWithin(frozen, e.request); err != nil {
 			return admitted{}, err
@@ -183,6 +185,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return admitted{}, errors.Join(err, context.Cause(ctx))
 	}
 	durable = true
+	failpoint.Hit("recorded")
 
 	// 9. The start, by the capability and nothing else.
 	stage = "start"
@@ -194,6 +197,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	if err != nil {
 		return admitted{}, errors.Join(context.Cause(ctx), err)
 	}
+	failpoint.Hit("started")
 	out = admitted{entry: e, fresh: true}
 	e.op.Run(process)
 	return out, nil

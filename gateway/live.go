@@ -8,6 +8,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
@@ -102,11 +103,13 @@ func endOf(x protocol.Exit, at time.Time) ledger.End {
 
 // ended records the end.
 func (n *Node) ended(e *entry, x protocol.Exit) {
+	failpoint.Hit("ending")
 	end := endOf(x, n.cfg.Now())
 	n.recent.Ended(recordOf(e, &end))
 	if err := e.reservation.End(end); err != nil {
 		n.cfg.Log.Error().Err(err).Str("op", e.key.Operation.String()).Msg("ledger: end not recorded")
 	}
+	failpoint.Hit("ended")
 	n.cfg.Log.Info().Str("peer", e.key.Holder.String()).Str("op", e.key.Operation.String()).
 		Str("connector", e.request.Connector.String()).Str("version", e.request.Version.String()).
 		Str("command", e.request.Command.String()).Str("code", x.Code.String()).Int("status", x.Status).

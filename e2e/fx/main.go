@@ -20,6 +20,7 @@
 //	fx setsid D           leave a detached grandchild that sleeps, and exit
 //	fx tree N D           start N children that sleep, at once, and wait for them
 //	fx yes                print "y" for ever
+//	fx once ID N MS       write ID to the file FX_ONCE, print ID, wait MS ms, exit with status N
 //	fx read FILE          print a file
 //	fx write FILE         write a line to a file
 package main
@@ -49,7 +50,7 @@ func main() {
 	commands := map[string]func([]string){
 		"args": printArgs, "env": printEnv, "cwd": printCwd, "print": printBytes, "errprint": printErr, "cat": cat,
 		"lines": lines, "sum": sum, "exit": exit, "signal": die, "sleep": sleep, "deaf": deaf, "closeout": closeOut,
-		"setsid": detach, "tree": tree, "yes": yes, "read": read, "write": write,
+		"setsid": detach, "tree": tree, "yes": yes, "once": once, "read": read, "write": write,
 	}
 	f, ok := commands[os.Args[1]]
 	if !ok {
@@ -208,6 +209,21 @@ func yes([]string) {
 		_, err := os.Stdout.Write(b)
 		check(err)
 	}
+}
+
+// once says who it is in one write each: in a file that outlives every crash, and on
+// standard output.
+func once(args []string) {
+	id := first(args)
+	status, wait := number(args[1:]), number(args[2:])
+	f, err := os.OpenFile(os.Getenv("FX_ONCE"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	check(err)
+	_, err = f.WriteString(id + "\n")
+	check(err)
+	check(f.Close())
+	fmt.Println(id)
+	time.Sleep(time.Duration(wait) * time.Millisecond)
+	os.Exit(status)
 }
 
 func read(args []string) {
