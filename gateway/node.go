@@ -46,6 +46,7 @@ type Node struct {
 	permits   *door.Permits
 	refusals  refusals
 	recent    history.Recent
+	listening []multiaddr.Multiaddr // what is listened on, with the ports
 
 	work    sync.WaitGroup // handlers and the sweeper
 	closing chan struct{}
@@ -96,6 +97,7 @@ func New(cfg Config) (*Node, error) {
 		_ = h.Close() // the first error is the one to tell
 		return nil, fmt.Errorf("build gateway: %w", err)
 	}
+	n.listening = h.Network().ListenAddresses()
 	n.work.Go(n.sweep)
 	n.cfg.Log.Info().Str("peer", n.self.String()).Strs("addresses", texts(n.Addrs())).
 		Str("policy", n.digestOfPolicy()).Msg("gateway started")
@@ -213,13 +215,14 @@ func (n *Node) disconnect(id peer.ID) {
 func (n *Node) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	last := time.Now()
+	last, deaf := time.Now(), false
 	for {
 		select {
 		case <-n.closing:
 			return
 		case <-tick.C:
 		}
+		deaf = n.relisten(deaf)
 		n.recheck(false)
 		n.evict()
 		n.door.Prune()
@@ -227,6 +230,28 @@ func (n *Node) sweep() {
 			n.refusals.flush()
 			last = time.Now()
 		}
+	}
+}
+
+// relisten brings back listeners that have given up. It returns, and says once,
+// that some cannot be brought back now.
+func (n *Node) relisten(said bool) (deaf bool) {
+	again, err := door.Relisten(n.host, n.listening)
+	if len(again) > 0 {
+		n.cfg.Log.Warn().Strs("addresses", texts(again)).Msg("a listener had failed; listening again")
+	}
+	if err != nil && !said && !n.isClosing() {
+		n.cfg.Log.Error().Err(err).Msg("a listener has failed; trying to listen again")
+	}
+	return err != nil
+}
+
+func (n *Node) isClosing() bool {
+	select {
+	case <-n.closing:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -2,6 +2,7 @@ package door
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	"github.com/multiformats/go-multiaddr"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -245,4 +248,38 @@ func TestResourcesOfOneAreNotThoseOfAnother(t *testing.T) {
 		}
 		require.Equal(t, streamsPerPeer, n, "of one peer, whatever the others hold")
 	}
+}
+
+// TestRelisten: a listener that has given up is brought back on its address.
+func TestRelisten(t *testing.T) {
+	d := New(rules(t, false, ""), func(peer.ID) {})
+	defer d.Close()
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	h, err := d.Host(HostConfig{Key: key})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.Close()) }()
+	for range 2 {
+		m, err := multiaddr.NewMultiaddr("/ip4/127.0.0.1/tcp/0")
+		require.NoError(t, err)
+		require.NoError(t, Listen(h, []multiaddr.Multiaddr{m}))
+	}
+	on := h.Network().ListenAddresses()
+	require.Len(t, on, 2)
+	again, err := Relisten(h, on)
+	require.NoError(t, err)
+	require.Empty(t, again)
+	s, ok := h.Network().(*swarm.Swarm)
+	require.True(t, ok)
+	for _, a := range on {
+		s.ListenClose(a)
+		require.NotContains(t, h.Network().ListenAddresses(), a)
+		again, err = Relisten(h, on)
+		require.NoError(t, err)
+		require.Equal(t, []multiaddr.Multiaddr{a}, again)
+		require.ElementsMatch(t, on, h.Network().ListenAddresses())
+	}
+	require.NoError(t, h.Close())
+	_, err = Relisten(h, on)
+	require.ErrorContains(t, err, swarm.ErrSwarmClosed.Error())
 }

@@ -2,10 +2,12 @@ package door
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -101,6 +103,24 @@ func Listen(h host.Host, addrs []multiaddr.Multiaddr) error {
 		}
 	}
 	return nil
+}
+
+// Relisten listens again on those of the addresses, which h listened on, where no
+// listener is left: one that could not accept for want of memory, say, has given up
+// for good. It returns those that it listens on again; the error is about the rest.
+func Relisten(h host.Host, addrs []multiaddr.Multiaddr) (again []multiaddr.Multiaddr, err error) {
+	have := h.Network().ListenAddresses()
+	for _, a := range addrs {
+		if slices.ContainsFunc(have, a.Equal) {
+			continue
+		}
+		if failed := Listen(h, []multiaddr.Multiaddr{a}); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		again = append(again, a)
+	}
+	return again, err
 }
 
 // Muxer is the stream muxer of TCP with the windows that both ends should have.
