@@ -155,6 +155,9 @@ func TestEarlyCancels(t *testing.T) {
 	})
 	w.idle() // it would run for 10 minutes
 	t.Logf("exit statuses and how often: %v", told)
+	for status := range told {
+		require.Contains(t, []int{130, 255}, status, "cancelled by the caller, or never answered")
+	}
 	starts := w.starts()
 	for id, output := range ran {
 		require.LessOrEqual(t, starts[id], 1, id)

@@ -188,6 +188,10 @@ func (o *operation) unanswered(err error) error {
 	if o.maybe {
 		return unknown(err)
 	}
+	var refused *RefusedError
+	if cause := context.Cause(o.ctx); cause != nil && !errors.As(err, &refused) {
+		return fmt.Errorf("start: %w", cause) // not what it broke
+	}
 	return err
 }
 
