@@ -160,10 +160,10 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func newRig(t testing.TB, releases ...install.Release) *rig {
-	t.Helper()
-	root, err := connection.Open(filepath.Join(t.TempDir(), "connections"))
-	require.NoError(t, err)
+func newRig(tb testing.TB, releases ...install.Release) *rig {
+	tb.Helper()
+	root, err := connection.Open(filepath.Join(tb.TempDir(), "connections"))
+	require.NoError(tb, err)
 	r := &rig{
 		store: &fakeStore{releases: releases}, transport: &recorder{}, log: &syncBuffer{}, root: root,
 		workspaces: map[string]string{}, prepareErr: map[string]error{}, verifyErr: map[string]error{},
@@ -176,14 +176,14 @@ func newRig(t testing.TB, releases ...install.Release) *rig {
 			return dir, ok
 		},
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	r.prepare = r.fakePrepare
-	t.Cleanup(func() {
-		require.NoError(t, r.Close())
-		require.Zero(t, r.transport.live.Load(), "nothing lives after Close")
+	tb.Cleanup(func() {
+		require.NoError(tb, r.Close())
+		require.Zero(tb, r.transport.live.Load(), "nothing lives after Close")
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		require.Equal(t, r.prepared, r.released, "every release was let go of")
+		require.Equal(tb, r.prepared, r.released, "every release was let go of")
 	})
 	return r
 }
@@ -240,17 +240,17 @@ func (r *rig) account(t *testing.T, key, id string) *connection.Connection {
 	return c
 }
 
-func connectorKey(t testing.TB, s string) name.ConnectorKey {
-	t.Helper()
+func connectorKey(tb testing.TB, s string) name.ConnectorKey {
+	tb.Helper()
 	k, err := name.ParseConnectorKey(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return k
 }
 
-func version(t testing.TB, s string) name.Version {
-	t.Helper()
+func version(tb testing.TB, s string) name.Version {
+	tb.Helper()
 	v, err := name.ParseVersion(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return v
 }
 
@@ -262,11 +262,11 @@ func connectionID(t *testing.T, s string) name.ConnectionID {
 }
 
 // release describes an installed release; content tells releases apart.
-func release(t testing.TB, key, ver, content string) install.Release {
-	t.Helper()
+func release(tb testing.TB, key, ver, content string) install.Release {
+	tb.Helper()
 	return install.Release{
 		Manifest: manifest.Manifest{
-			Key: connectorKey(t, key), Version: version(t, ver), DisplayName: "Fake " + key,
+			Key: connectorKey(tb, key), Version: version(tb, ver), DisplayName: "Fake " + key,
 			Secrets:  []manifest.Secret{{Name: "token", Env: "GH_TOKEN"}},
 			Settings: []manifest.Setting{{Name: "host", Env: "GH_HOST", Default: "github.com"}},
 			Login:    &manifest.Login{Arguments: []string{"auth", "login"}},

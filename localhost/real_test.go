@@ -51,7 +51,7 @@ func newRealHost(t *testing.T) *realHost {
 	require.NoError(t, err)
 	b, err := os.ReadFile(self)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(source, "bin", "fixture"), b, 0o700)) //nolint:gosec // it is executed
+	require.NoError(t, os.WriteFile(filepath.Join(source, "bin", "fixture"), b, 0o700))
 
 	h := &realHost{workspace: filepath.Join(base, "workspace"), installed: filepath.Join(base, "install")}
 	require.NoError(t, os.Mkdir(h.workspace, 0o700))
@@ -188,7 +188,7 @@ func TestRealTampering(t *testing.T) {
 		found++
 		info, err := d.Info()
 		require.NoError(t, err)
-		require.NoError(t, os.Chmod(path, 0o700)) //nolint:gosec // it is executed
+		require.NoError(t, os.Chmod(path, 0o700))
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		require.NoError(t, err)
 		last := make([]byte, 1)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
@@ -280,14 +282,14 @@ func (h *Host) record(receipts []Receipt, err error) ([]Receipt, error) {
 }
 
 func (h *Host) log(r Receipt) {
-	e := h.cfg.Log.Info()
+	level := zerolog.InfoLevel
 	switch {
 	case r.Err != nil:
-		e = h.cfg.Log.Error().Err(r.Err)
+		level = zerolog.ErrorLevel
 	case r.State == StateKept:
-		e = h.cfg.Log.Debug()
+		level = zerolog.DebugLevel
 	}
-	e.Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
+	h.cfg.Log.WithLevel(level).Err(r.Err).Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
 		Str("connection", r.Identity.Connection.String()).Str("state", string(r.State)).
 		Strs("missing", r.Missing).Msg("route reconciled")
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/rs/zerolog"
+
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/manifest"
@@ -51,11 +53,11 @@ func (h *Host) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection,
 // refused says why a start failed: to the owner if it is the owner's affair, else
 // to a developer. The error holds no argument, no value and no secret.
 func (h *Host) refused(id route.Identity, err error) {
-	e := h.cfg.Log.Debug()
+	level := zerolog.DebugLevel
 	if errors.Is(err, route.ErrUnavailable) {
-		e = h.cfg.Log.Warn()
+		level = zerolog.WarnLevel
 	}
-	e.Str("connector", id.Connector.String()).Str("version", id.Version.String()).
+	h.cfg.Log.WithLevel(level).Str("connector", id.Connector.String()).Str("version", id.Version.String()).
 		Str("connection", id.Connection.String()).Err(err).Msg("start refused")
 }
 

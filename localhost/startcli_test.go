@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 
 // wrong changes one field of an identity to another well-formed value.
 func wrong(t *testing.T) map[string]func(*route.Identity) {
+	t.Helper()
 	return map[string]func(*route.Identity){
 		"connection":    func(id *route.Identity) { id.Connection = connectionID(t, "other") },
 		"connector":     func(id *route.Identity) { id.Connector = connectorKey(t, "other") },

@@ -138,6 +138,7 @@ func TestCorpusThroughPolicy(t *testing.T) {
 }
 
 func runCorpus(t *testing.T, p *Policy, source Contracts, lines string) {
+	t.Helper()
 	n := 0
 	for _, line := range strings.Split(lines, "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -179,6 +180,7 @@ func runCorpus(t *testing.T, p *Policy, source Contracts, lines string) {
 
 // splitWords reads a line as the README of the corpus says.
 func splitWords(t *testing.T, line string) (out []string) {
+	t.Helper()
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
 		word, rest, _ := strings.Cut(line, " ")
 		if strings.HasPrefix(line, `"`) {

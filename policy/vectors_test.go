@@ -25,6 +25,7 @@ func TestVectors(t *testing.T) {
 }
 
 func checkVector(t *testing.T, p *Policy, source Contracts, a asked) {
+	t.Helper()
 	r := a.request(t, p)
 	d := p.Decide(r, source)
 	require.Contains(t, []string{"allow", "deny"}, a.Want)

@@ -246,7 +246,7 @@ func TestNothingForeignIsWritten(t *testing.T) {
 	g := attack(t, "", 1)
 	who, secret := g.hostile[0], "s3cr3t-value"
 	d := g.mustDial(who, "tcp")
-	evil := []string{secret, "--size=" + secret, "--" + secret, "\x1b[31m" + secret, secret + "\n{\"level\":\"info\"}", "--size=1\x00" + secret, "‮" + secret}
+	evil := []string{secret, "--size=" + secret, "--" + secret, "\x1b[31m" + secret, secret + "\n{\"level\":\"info\"}", "--size=1\x00" + secret, "\u202e" + secret}
 	l := g.lease(who, func(l *lease.Lease) { l.Purpose = "a purpose <script>" })
 	for _, a := range evil {
 		_, _ = d.run(t.Context(), start(l, "print", a))

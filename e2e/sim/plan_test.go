@@ -93,17 +93,6 @@ func (p plan) heals() bool {
 	return true
 }
 
-func (p plan) has(kinds ...kind) bool {
-	for _, f := range p.faults {
-		for _, k := range kinds {
-			if f.kind == k {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // parsePlan reads what String has written.
 func parsePlan(text string) (p plan, err error) {
 	parts := strings.Split(text, ",")

@@ -42,12 +42,12 @@ const (
 
 // pipe is a pipe whose both ends wait on the bubble's clock, not in the kernel.
 type pipe struct {
-	mu          sync.Mutex // guards what follows
-	cond        sync.Cond
-	buf         bytes.Buffer
-	noWriter    bool
-	noReader    bool
-	write, read io.Closer
+	mu       sync.Mutex // guards what follows
+	cond     sync.Cond
+	buf      bytes.Buffer
+	noWriter bool
+	noReader bool
+	read     io.Closer
 }
 
 type (

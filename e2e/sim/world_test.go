@@ -156,6 +156,7 @@ type life struct {
 }
 
 func newWorld(t *testing.T, n *simnet, listen string) *world {
+	t.Helper()
 	w := &world{
 		t: t, net: n, record: &record{starts: map[int]int{}, exits: map[int][]route.Exit{}},
 		policy: parsePolicy(), set: must(revocation.New()), base: t.TempDir(),
@@ -188,6 +189,7 @@ func (w *world) serve(dir string) {
 
 // end closes a life, politely.
 func (l *life) end(t *testing.T) {
+	t.Helper()
 	require.NoError(t, l.node.Close())
 	if l.machine != nil {
 		l.machine.close()

@@ -56,8 +56,11 @@ func TestNoSurvivors(t *testing.T) {
 		{"orphan-that-holds-nothing", []string{"orphan", "free"}, 1, 1},
 	} {
 		for how, end := range map[string]func(*testing.T, *Transport, int){
-			"close":                  nil,
-			"supervisor-is-killed":   func(t *testing.T, _ *Transport, pid int) { require.NoError(t, unix.Kill(pid, unix.SIGKILL)) },
+			"close": nil,
+			"supervisor-is-killed": func(t *testing.T, _ *Transport, pid int) {
+				t.Helper()
+				require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+			},
 			"all-supervisors-killed": killAll,
 		} {
 			t.Run(c.name+"/"+how, func(t *testing.T) {

@@ -29,8 +29,6 @@ type group struct {
 }
 
 // errFenced is what a start gets whose route is no longer current.
-//
-//nolint:gochecknoglobals // an error value
 var errFenced = fmt.Errorf("route is retired: %w", ErrUnavailable)
 
 // pending is one start that has not succeeded or failed yet.

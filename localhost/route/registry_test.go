@@ -71,8 +71,9 @@ func TestCommit(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan Descriptor)
+		next := candidate(t, "github", "1.0.0", "default", "b")
 		go func() {
-			d, err := r.Commit(ctx, candidate(t, "github", "1.0.0", "default", "b"), &fakeLauncher{})
+			d, err := r.Commit(ctx, next, &fakeLauncher{})
 			if err == nil {
 				d = Descriptor{}
 			}
@@ -115,6 +116,7 @@ func withGeneration(id Identity) Identity {
 
 // spoilers change one field of an identity to another well-formed value.
 func spoilers(t *testing.T) map[string]func(*Identity) {
+	t.Helper()
 	return map[string]func(*Identity){
 		"connection": func(id *Identity) { id.Connection = connectionID(t, "other") },
 		"connector":  func(id *Identity) { id.Connector = connectorKey(t, "other") },

@@ -117,6 +117,7 @@ func (d *Document) plainTokens(tokens token.Tokens) bool {
 			entries++
 		case token.CommentType:
 			continue
+		default: // scalars, and what the walk of the tree refuses
 		}
 		if depth+entries > MaxDepth {
 			return d.at(line, column, RuleSize, fmt.Sprintf("nested deeper than %d", MaxDepth), "")

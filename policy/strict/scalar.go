@@ -8,8 +8,6 @@ import (
 // What a plain scalar may look like. Everything that one YAML version or another
 // reads as something else than text, and that is not the one plain spelling of
 // it, has to be written in quotes or in that spelling.
-//
-//nolint:gochecknoglobals // immutable
 var (
 	plainInt    = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 	plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)\.[0-9]*[1-9]$`)

@@ -154,7 +154,7 @@ func TestExcerpt(t *testing.T) {
 func TestSuggest(t *testing.T) {
 	known := []string{"commands", "connector", "connection", "to"}
 	for s, want := range map[string]string{
-		"comands": "commands", "command": "commands", "conector": "connector", "conncetion": "connection", "ot": "to", "zebra": "", "x": "", "": "", "commands": "",
+		"comands": "commands", "command": "commands", "conector": "connector", "connecion": "connection", "ot": "to", "zebra": "", "x": "", "": "", "commands": "",
 		strings.Repeat("c", 100): "",
 	} {
 		require.Equal(t, want, Suggest(s, known), s)
