@@ -47,7 +47,6 @@ type pipe struct {
 	buf      bytes.Buffer
 	noWriter bool
 	noReader bool
-	read     io.Closer
 }
 
 type (
