@@ -164,6 +164,8 @@ func (s *storm) ofProgram(cmd *exec.Cmd, what call, out string) answer {
 		require.NoError(s.t, json.Unmarshal(b, &r))
 	}
 	switch {
+	case code < 0:
+		return answerLost // killed, perhaps after it had written its result
 	case code == 0 && (what.status != 0 || r.Origin != "command"), r.Origin == "command" && r.Status != nil && *r.Status != code:
 		s.t.Errorf("%s: lend run exits %d with %q: %s", what.id, code, out, b)
 		return answerWrong
