@@ -1,0 +1,140 @@
+//go:build linux
+
+package faults
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/lendcli/lend/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+const (
+	tcp  = "/tcp/"
+	quic = "/quic-v1"
+)
+
+func serve(w *rig.World) *rig.Gateway {
+	return w.Serve("--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1")
+}
+
+// once makes one short run that does not wait and returns its exit status.
+func once(t *testing.T, w *rig.World, lease, op string) (int, string) {
+	t.Helper()
+	words := []string{"run", "--lease", lease, "--wait", "0s"}
+	if op != "" {
+		words = append(words, "--op", op)
+	}
+	out, err := w.Try(w.Caller, append(words, "fx", "print", "17")...)
+	if err == nil {
+		require.Equal(t, string(rig.Pattern(17)), out)
+		return 0, ""
+	}
+	var exit interface{ ExitCode() int }
+	require.ErrorAs(t, err, &exit)
+	return exit.ExitCode(), err.Error()
+}
+
+// small is a file system of its own, of a few megabytes.
+func small(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("lend-test", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=48m,mode=0700"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// fill leaves no room on the file system of a directory, and returns what gives it
+// back.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	for size := 1 << 20; size > 0; {
+		_, err := f.Write(make([]byte, size))
+		if errors.Is(err, unix.ENOSPC) {
+			size /= 2
+			continue
+		}
+		require.NoError(t, err)
+	}
+	return func() { require.NoError(t, os.Remove(path)) }
+}
+
+// untilRefused makes runs until one is refused: the last page of the ledger has room
+// for some more. It returns how many ran.
+func untilRefused(t *testing.T, w *rig.World, lease string) (ran int) {
+	t.Helper()
+	status, text := 0, ""
+	require.True(t, rig.Until(rig.Patience, func() bool {
+		if status, text = once(t, w, lease, ""); status == 0 {
+			ran++
+		}
+		return status != 0
+	}))
+	require.Equal(t, 75, status, text)
+	require.Contains(t, text, "BUSY")
+	return ran
+}
+
+// TestFullDisk: no room below LEND_DIR.
+func TestFullDisk(t *testing.T) {
+	rig.Need(t, "go")
+	dir := small(t)
+	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
+	g := serve(w)
+	lease := w.Lease(tcp)
+	long := w.Run(lease, "op-that-runs-meanwhile", "sleep")
+	long.Start(t)
+	require.True(t, rig.Until(rig.Patience, func() bool { return w.Starts() == 1 }))
+	status, text := once(t, w, lease, "")
+	require.Zero(t, status, text)
+
+	free := fill(t, dir)
+	ran := 2 + untilRefused(t, w, lease)
+	for range 5 {
+		status, text = once(t, w, lease, "op-refused-on-a-full-disk")
+		require.Equal(t, 75, status, text)
+	}
+	require.Equal(t, ran, w.Starts(), "nothing ran without a record")
+	require.True(t, g.Running())
+	require.NoError(t, long.Cmd.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 130, long.Wait(t, rig.Patience), "%s", &long.Stderr)
+	require.Contains(t, w.Lend(w.Owner, "ops", "show", "op-that-runs-meanwhile"), "CANCELLED")
+
+	// Room again: no restart is needed.
+	free()
+	status, text = once(t, w, lease, "op-refused-on-a-full-disk")
+	require.Zero(t, status, text)
+	require.Equal(t, ran+1, w.Starts())
+
+	// The ends are on record.
+	require.NoError(t, g.Stop(t))
+	w.Verify()
+	free = fill(t, dir)
+	if g, err := w.TryServe("--listen", "/ip4/127.0.0.1/tcp/0"); err != nil {
+		require.ErrorContains(t, err, "no space left on device")
+		t.Logf("a start without room: %s", err)
+	} else {
+		ran += untilRefused(t, w, w.Lease(tcp))
+		require.NoError(t, g.Stop(t))
+	}
+	free()
+	serve(w)
+	for _, o := range w.Operations() {
+		require.Contains(t, []string{"ended", "not-started"}, o.State, "%+v", o)
+	}
+	status, text = once(t, w, w.Lease(tcp), "")
+	require.Zero(t, status, text)
+	require.Equal(t, ran+2, w.Starts())
+}
