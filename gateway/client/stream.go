@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/connmgr"
@@ -27,11 +28,18 @@ import (
 	"github.com/lendcli/lend/protocol"
 )
 
+// keepAlive is how long a TCP link may be silent before it is asked whether it is
+// alive. One that does not answer, as after a change of this machine's address, is
+// replaced 10 s later: within the least of the usual graces, and about as soon as on
+// QUIC. A slow link is not silent for so long, even with windows in flight.
+const keepAlive = 15 * time.Second
+
 // newHost builds a host that dials and never listens: QUIC and TCP, no relay, no
 // discovery.
 func newHost(key crypto.PrivKey) (host.Host, error) {
 	muxer := *yamux.DefaultTransport
 	muxer.InitialStreamWindowSize = protocol.MinWindow // the reader's value counts
+	muxer.KeepAliveInterval = keepAlive
 	muxer.LogOutput = io.Discard
 	resources, err := newResources()
 	if err != nil {
