@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/lendcli/lend/protocol"
 )
@@ -24,6 +25,8 @@ type Box struct {
 
 	taken  [3]uint64 // bytes of the outputs that were taken
 	acked  uint64    // how many of both together were acknowledged
+	since  time.Time // when that was
+	slow   bool      // an acknowledgement is due for the time that went by
 	closed [3]bool   // nobody reads the output
 	told   [3]bool   // … and this link has said so
 
@@ -67,7 +70,7 @@ func (o *Box) Use(l Link, stdin uint64) error {
 		o.next = stdin
 	}
 	o.link, o.told, o.said = l, [3]bool{}, false
-	o.acked = o.taken[protocol.Stdout] + o.taken[protocol.Stderr]
+	o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
 	o.wake.Broadcast()
 	return nil
 }
@@ -132,6 +135,7 @@ func (o *Box) Took(s protocol.Stream, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.taken[s] += uint64(n)
+	o.slow = o.slow || time.Since(o.since) >= ackAfter
 	if o.ackDue() {
 		o.wake.Broadcast()
 	}
@@ -285,7 +289,7 @@ func (o *Box) pick(buf *[]byte) (protocol.Frame, int) {
 	case o.finish:
 		return &protocol.ExitAck{}, 0
 	case o.ackDue():
-		o.acked = o.taken[protocol.Stdout] + o.taken[protocol.Stderr]
+		o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
 		return &protocol.Ack{Stdout: o.taken[protocol.Stdout], Stderr: o.taken[protocol.Stderr]}, 0
 	case o.window == nil || o.deaf:
 		return nil, 0
@@ -304,7 +308,12 @@ func (o *Box) pick(buf *[]byte) (protocol.Frame, int) {
 	return nil, 0
 }
 
+// ackAfter is how long taken bytes may go without an acknowledgement while others
+// come: on a slow line they are all that the gateway sees of the caller, which it
+// takes for gone when it has acknowledged nothing for 5 s after the end. spec: END-4.
+const ackAfter = time.Second
+
 // ackDue: spec: FLOW-2.
 func (o *Box) ackDue() bool {
-	return o.taken[protocol.Stdout]+o.taken[protocol.Stderr]-o.acked >= protocol.AckEvery
+	return o.slow || o.taken[protocol.Stdout]+o.taken[protocol.Stderr]-o.acked >= protocol.AckEvery
 }

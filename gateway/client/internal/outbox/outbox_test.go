@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -287,3 +289,27 @@ type readFunc func() (int, error)
 func (f readFunc) Read([]byte) (int, error) { return f() }
 
 var _ io.Reader = readFunc(nil)
+
+// TestSlowLineIsAcknowledged: bytes that trickle in are acknowledged by the second,
+// many at once by their number.
+func TestSlowLineIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := New(false)
+		require.NoError(t, o.Use(newLink(nil), 0))
+		take := func(n int) protocol.Frame {
+			o.Took(protocol.Stdout, n)
+			var buf []byte
+			f, _ := o.pick(&buf)
+			return f
+		}
+		require.Nil(t, take(100))
+		<-time.After(ackAfter - 1)
+		require.Nil(t, take(100))
+		<-time.After(1)
+		require.Equal(t, &protocol.Ack{Stdout: 300}, take(100))
+		require.Nil(t, take(100), "the time begins anew")
+		require.Equal(t, &protocol.Ack{Stdout: 400 + protocol.AckEvery}, take(protocol.AckEvery))
+		<-time.After(ackAfter)
+		require.Equal(t, &protocol.Ack{Stdout: 401 + protocol.AckEvery}, take(1))
+	})
+}
