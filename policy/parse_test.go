@@ -112,6 +112,9 @@ func TestLimitsOfTheGateway(t *testing.T) {
 		OperationsPerPeer: 4, Operations: 4, StartsPerMinute: 7, Denials: 20,
 		Stdin: 3, Stdout: Unlimited, Stderr: 9999 << 30, Detached: Kill, Processes: 12, Memory: 64 << 20, Arguments: 9, ArgumentBytes: 1 << 10,
 	}, l)
+	for text, perPeer := range map[string]int{"operations: 1": 1, "operations: 31": 31, "operations: 500": 32, "operations: 500, operations_per_peer: 400": 400} {
+		require.Equal(t, perPeer, mustParse(t, head+"limits: {"+text+"}\n").Limits().OperationsPerPeer, text)
+	}
 }
 
 func TestSurveysOfTheFile(t *testing.T) {

@@ -68,7 +68,7 @@ type Limits struct {
 func (f *File) Gateway() Limits {
 	l := f.Limits
 	return Limits{
-		OperationsPerPeer: or(l.OperationsPerPeer, defaultPerPeer),
+		OperationsPerPeer: or(l.OperationsPerPeer, min(defaultPerPeer, or(l.Operations, defaultOperations))),
 		Operations:        or(l.Operations, defaultOperations),
 		StartsPerMinute:   or(l.StartsPerMinute, defaultStarts),
 		Denials:           or(l.Denials, defaultDenials),
@@ -200,11 +200,7 @@ func (l *loader) loadDetached(n *strict.Node) time.Duration {
 // checkLimits reports limits of the gateway that do not fit together.
 func (l *loader) checkLimits(n *strict.Node) {
 	if g := l.Gateway(); g.OperationsPerPeer > g.Operations {
-		at := n.Get("operations_per_peer")
-		if at == nil {
-			at = n.Get("operations")
-		}
-		l.Doc.Add(at, strict.RuleMeaning, fmt.Sprintf("operations_per_peer (%d) is more than operations (%d)", g.OperationsPerPeer, g.Operations), "")
+		l.Doc.Add(n.Get("operations_per_peer"), strict.RuleMeaning, fmt.Sprintf("operations_per_peer (%d) is more than operations (%d)", g.OperationsPerPeer, g.Operations), "")
 	}
 }
 

@@ -66,7 +66,7 @@ func cleanPath(s string) error {
 func gatewayLimitsShape() *strict.Shape {
 	return &strict.Shape{Name: "limits", Doc: "bounds of the whole gateway; rules may lower those of one operation", Fields: append([]strict.Field{
 		{Key: "operations", Shape: number(1, 4096, "operations at the same moment; absent: 128")},
-		{Key: "operations_per_peer", Shape: number(1, 4096, "operations of one peer at the same moment; absent: 32")},
+		{Key: "operations_per_peer", Shape: number(1, 4096, "operations of one peer at the same moment; absent: 32, or operations if that is less")},
 		{Key: "starts_per_minute", Shape: number(1, 60000, "starts of one peer in a minute; absent: 600")},
 		{Key: "denials", Shape: number(1, 10000, "leases that are worth nothing, and breaches of the protocol, by one peer until it is refused for a while; absent: 3")},
 	}, operationLimits()...)}
