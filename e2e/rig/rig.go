@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,9 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := lookAtSources(); err != nil {
+		return dir, err
+	}
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", dir+"/", "./cmd/lend", "./cmd/lend-shim", "./e2e/fx")
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -56,6 +60,17 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	return dir, nil
 })
+
+// lookAtSources reads the directories of what is built, so that go test takes no
+// result from its cache when a source has changed.
+func lookAtSources() error {
+	return filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() != ".." && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		return err
+	})
+}
 
 // Main is TestMain: it runs the tests and removes the programs.
 func Main(m *testing.M) {
