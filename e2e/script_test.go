@@ -34,13 +34,14 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/lend", "./e2e/fx")...)
+	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/lend")...)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	// The supervisor and the shim are as they ship: without the race detector.
-	cmd = exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(filepath.Separator), "./cmd/lend-shim")
+	// The supervisor and the fixture are as they ship: a program with the race
+	// detector needs a second to exit.
+	cmd = exec.CommandContext(context.Background(), "go", "build", "-o", dir+string(filepath.Separator), "./cmd/lend-shim", "./e2e/fx")
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("go build: %w\n%s", err, out)
@@ -87,6 +88,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			e.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			e.Setenv("BIN", bin)
 			e.Setenv("NO_COLOR", "1")
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			port, err := freePort()
 			if err != nil {
 				return err

@@ -113,10 +113,10 @@ func TestCancelWhileTheStartArrives(t *testing.T) {
 	w.node.ledger = b
 	d, l := w.dial(w.agent, "tcp"), w.lease()
 	s := w.start(l, "sleep")
-	var r *remote
-	arrives := func() { r = d.run(s).answer() }
+	answered := make(chan *remote, 1)
+	arrives := func() { answered <- d.run(s).answer() }
 	b.before.Store(&arrives)
 	reply := w.cancel(w.dial(w.agent, "quic"), s, l)
 	require.Equal(t, &protocol.CancelReply{State: protocol.OperationRunning}, reply)
-	require.Equal(t, protocol.CodeCancelled, r.finish().Code)
+	require.Equal(t, protocol.CodeCancelled, (<-answered).finish().Code)
 }
