@@ -182,6 +182,19 @@ func (n *Node) Reload(p *policy.Policy) {
 // second anyway.
 func (n *Node) Recheck() { n.recheck(false) }
 
+// Record writes an event to the ledger, at e.At or, if that is zero, now. It returns
+// when the event is written, but not yet durable, and waits for a disk that is slow:
+// act first, record then. What the ledger refuses, or a closed one, is an error line of
+// the log. Facts must be constant or quoted text, without a secret.
+func (n *Node) Record(e ledger.Event) {
+	if e.At.IsZero() {
+		e.At = n.cfg.Now()
+	}
+	if err := n.ledger.Event(e); err != nil {
+		n.cfg.Log.Error().Err(err).Str("event", e.Name).Msg("ledger: event not recorded")
+	}
+}
+
 // evict disconnects the peers that the policy does not admit any more; those that
 // are still to be told an end get a moment for it.
 func (n *Node) evict() {
