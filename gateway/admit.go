@@ -181,10 +181,12 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	if err != nil {
 		return admitted{}, err
 	}
+	began := time.Now()
 	if err := e.reservation.Start(ctx, record); err != nil {
 		return admitted{}, errors.Join(err, context.Cause(ctx))
 	}
 	durable = true
+	n.cfg.Observer.Recorded(time.Since(began))
 	failpoint.Hit("recorded")
 
 	// 9. The start, by the capability and nothing else.

@@ -12,6 +12,7 @@ import (
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol"
 )
 
 // Config is what New needs. It must not be changed after New.
@@ -43,11 +44,35 @@ type Config struct {
 	// Memory bounds the bytes of output and input that all operations keep
 	// together; 0 means 256 MiB.
 	Memory int64
+	// Observer is told what happens, for metrics; nil means nobody is.
+	Observer Observer
 	// Log gets structured lines; the zero value is silent.
 	Log zerolog.Logger
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
 }
+
+// Observer counts what happens. Its methods are called by many goroutines, on the way
+// of requests: they do not block, and do not panic. What they get is from closed sets,
+// never from a peer.
+type Observer interface {
+	// Admitted: a process runs, so long after its Start was read.
+	Admitted(took time.Duration)
+	// Recorded: the record of a start became durable, in that time.
+	Recorded(took time.Duration)
+	Refused(code protocol.Code)
+	Ended(exit protocol.Exit)
+	// Event: something was given to Record, under a name that is a constant.
+	Event(name string)
+}
+
+type nobody struct{}
+
+func (nobody) Admitted(time.Duration) {}
+func (nobody) Recorded(time.Duration) {}
+func (nobody) Refused(protocol.Code)  {}
+func (nobody) Ended(protocol.Exit)    {}
+func (nobody) Event(string)           {}
 
 // Defaults and times of the node.
 const (
@@ -78,6 +103,9 @@ func (c *Config) complete() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
 	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory

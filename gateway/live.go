@@ -110,6 +110,7 @@ func (n *Node) ended(e *entry, x protocol.Exit) {
 		n.cfg.Log.Error().Err(err).Str("op", e.key.Operation.String()).Msg("ledger: end not recorded")
 	}
 	failpoint.Hit("ended")
+	n.cfg.Observer.Ended(x)
 	n.cfg.Log.Info().Str("peer", e.key.Holder.String()).Str("op", e.key.Operation.String()).
 		Str("connector", e.request.Connector.String()).Str("version", e.request.Version.String()).
 		Str("command", e.request.Command.String()).Str("code", x.Code.String()).Int("status", x.Status).

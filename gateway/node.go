@@ -190,6 +190,7 @@ func (n *Node) Record(e ledger.Event) {
 	if e.At.IsZero() {
 		e.At = n.cfg.Now()
 	}
+	n.cfg.Observer.Event(e.Name)
 	if err := n.ledger.Event(e); err != nil {
 		n.cfg.Log.Error().Err(err).Str("event", e.Name).Msg("ledger: event not recorded")
 	}
@@ -295,6 +296,7 @@ type Status struct {
 	LedgerErr error
 	// Memory is how many bytes of input and output are kept.
 	Memory     int64
+	Links      door.Links
 	Peers      []PeerStatus
 	Operations []OperationStatus
 }
@@ -333,7 +335,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: door.LimitsOf(p),
 		Transport: n.door.Transport(), Starts: startsPerCore * runtime.NumCPU(), Penalties: n.door.Penalties(),
-		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(),
+		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(), Links: n.door.Links(n.host),
 	}
 	count := map[peer.ID]int{}
 	for _, e := range n.live.all() {

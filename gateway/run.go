@@ -135,6 +135,7 @@ func (n *Node) run(c *call) error {
 }
 
 func (n *Node) serveStart(c *call, f *protocol.Start, s operation.Session, answer func(*protocol.Start, error) error) error {
+	began := time.Now()
 	out, err := n.admit(c.caller, f)
 	switch {
 	case err != nil:
@@ -143,6 +144,7 @@ func (n *Node) serveStart(c *call, f *protocol.Start, s operation.Session, answe
 		return operation.Replay(s, exitOf(out.end))
 	}
 	if out.fresh {
+		n.cfg.Observer.Admitted(time.Since(began))
 		n.cfg.Log.Info().Str("peer", c.caller.holder.String()).Str("op", f.Operation.String()).
 			Str("connector", f.Connector.String()).Str("version", f.Version.String()).
 			Str("command", f.Command.String()).Msg("operation started")
@@ -237,5 +239,6 @@ func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal 
 	}
 	line.Msg("refused")
 	n.refusals.add(r.Code, record)
+	n.cfg.Observer.Refused(r.Code)
 	return r
 }

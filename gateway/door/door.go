@@ -22,6 +22,7 @@ type Door struct {
 	disconnect func(peer.ID)
 	now        func() time.Time
 	transport  atomic.Pointer[Transport]
+	turned     atomic.Uint64 // connections that were not let in
 
 	mu      sync.Mutex // guards all that follows
 	policy  *policy.Policy

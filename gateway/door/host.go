@@ -68,7 +68,7 @@ func (d *Door) Host(c HostConfig) (host.Host, error) {
 		libp2p.Security(libp2ptls.ID, libp2ptls.New),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(yamux.ID, Muxer()),
-		libp2p.ConnectionGater(gater{d.admit}),
+		libp2p.ConnectionGater(gater{d.enter}),
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.UserAgent("lend"),

@@ -237,4 +237,7 @@ func (d *direct) Close() error {
 // Owns is false: without supervisors a descendant cannot be told.
 func (t *Transport) Owns(int) bool { return false }
 
+// Supervisors is 0: there are none.
+func (t *Transport) Supervisors() (busy, idle int) { return 0, 0 }
+
 func holdTerminal() (restore func()) { return holdInterrupts() }

@@ -258,6 +258,14 @@ func (b *backend) close() error {
 	return nil
 }
 
+// Supervisors counts those that run a command or are about to, and those that wait for
+// one.
+func (t *Transport) Supervisors() (busy, idle int) {
+	t.backend.mu.Lock()
+	defer t.backend.mu.Unlock()
+	return len(t.backend.known) - len(t.backend.idle), len(t.backend.idle)
+}
+
 // Owns says whether the process is a supervisor of t or below one: whether it is
 // part of a command that t runs. It reads the chain of parents, which a descendant
 // of a supervisor cannot leave. Elsewhere than on Linux it is always false.

@@ -473,3 +473,12 @@ func torture(tr *Transport, mark string, random *rand.Rand) error {
 	}
 	return errors.Join(err, werr, p.Close())
 }
+
+func TestSupervisorsAreCounted(t *testing.T) {
+	tr := transport(t, Config{Idle: 1})
+	start(t, tr, spec(marker(t), "tree", "1", "1"))
+	start(t, tr, spec(marker(t), "tree", "1", "1"))
+	busy, idle := tr.Supervisors()
+	require.GreaterOrEqual(t, busy, 2)
+	require.LessOrEqual(t, idle, 1)
+}
