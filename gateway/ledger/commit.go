@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/record"
@@ -29,7 +30,22 @@ type entry struct {
 	payload []byte
 	op      *operation // nil: a refusal or an event
 	start   bool
-	err     error // why it is not in the file; set before the group is done
+	lost    dropped // what is missing without it; of refusals and events
+	err     error   // why it is not in the file; set before the group is done
+}
+
+// dropped counts what did not fit, so that the sum over all records still is right.
+type dropped struct{ records, refusals uint64 }
+
+func (d *dropped) add(more dropped) {
+	d.records += more.records
+	d.refusals += more.refusals
+}
+
+// entry returns the record that says so.
+func (d dropped) entry(now time.Time) *entry {
+	facts := map[string]string{"records": strconv.FormatUint(d.records, 10), "refusals": strconv.FormatUint(d.refusals, 10)}
+	return &entry{payload: Event{Name: "ledger.dropped", Facts: facts}.Encode(now), lost: d}
 }
 
 // group is what the next leader writes in one go. Ledger.mu guards it until a
@@ -168,10 +184,9 @@ func (l *Ledger) takeNext() (*group, error) {
 	defer l.mu.Unlock()
 	g := l.next
 	l.next, l.waiting = nil, 0
-	if l.dropped > 0 {
-		facts := map[string]string{"records": strconv.FormatUint(l.dropped, 10)}
-		g.entries = append(g.entries, &entry{payload: Event{Name: "ledger.dropped", Facts: facts}.Encode(l.now())})
-		l.dropped = 0
+	if l.dropped.records > 0 {
+		g.entries = append(g.entries, l.dropped.entry(l.now()))
+		l.dropped = dropped{}
 	}
 	return g, l.err
 }
@@ -195,9 +210,10 @@ func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more 
 		case en.start && en.op.phase == phaseStarting:
 			l.views.drop(en.op)
 		case en.op == nil && en.err != nil:
-			l.dropped++
+			l.dropped.add(en.lost)
 		}
 	}
+	l.size = index
 	if now := l.now(); now.After(l.high) {
 		l.high = now
 	}
@@ -326,12 +342,13 @@ func (l *Ledger) sign(asked bool) error {
 	return nil
 }
 
-// note records something that nobody waits for.
-func (l *Ledger) note(payload []byte) error {
+// note records something that nobody waits for, and that sums up refused refusals.
+func (l *Ledger) note(payload []byte, refused uint64) error {
+	lost := dropped{records: 1, refusals: refused}
 	l.mu.Lock()
 	full := l.waiting+len(payload) > maxWaiting
 	if full {
-		l.dropped++
+		l.dropped.add(lost)
 	} else {
 		l.waiting += len(payload)
 	}
@@ -339,7 +356,7 @@ func (l *Ledger) note(payload []byte) error {
 	if full {
 		return nil
 	}
-	if err := l.commit(&entry{payload: payload}, written); !errors.Is(err, ErrFull) {
+	if err := l.commit(&entry{payload: payload, lost: lost}, written); !errors.Is(err, ErrFull) {
 		return err
 	}
 	return nil // counted by publish

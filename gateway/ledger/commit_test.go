@@ -314,6 +314,8 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, l.Err(), "not failed")
 	require.NoError(t, running.End(End{State: StateEnded, Status: 9}))
 	require.NoError(t, l.Event(Event{Name: "lost"}))
+	require.NoError(t, l.Refuse(Refusal{Reason: "BUSY", Count: 40}))
+	require.NoError(t, l.Refuse(Refusal{Reason: "BUSY"}))
 	require.Equal(t, StateNone, stateOf(t, l, testClaim(t, 2)), "the ID is free again")
 
 	// No start while the reserve cannot be had again: a directory is in its way.
@@ -330,11 +332,11 @@ func TestFullDisk(t *testing.T) {
 	var names []string
 	require.NoError(t, Walk(dir, func(e Entry) error {
 		if e.Event != nil {
-			names = append(names, e.Event.Name+" "+e.Event.Facts["records"])
+			names = append(names, e.Event.Name+" "+e.Event.Facts["records"]+" "+e.Event.Facts["refusals"])
 		}
 		return nil
 	}))
-	require.Equal(t, []string{"ledger.dropped 1"}, names)
+	require.Equal(t, []string{"ledger.dropped 3 41"}, names, "with what was dropped while it could not be said")
 }
 
 // spec: LEDGER-22
@@ -408,7 +410,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	l.mu.Lock()
 	require.LessOrEqual(t, l.waiting, maxWaiting)
-	dropped := l.dropped
+	dropped := l.dropped.records
 	l.mu.Unlock()
 	require.Greater(t, dropped, uint64(500))
 	close(gate)

@@ -376,7 +376,7 @@ func TestEditBelowCheckpoint(t *testing.T) {
 	_, err = Open(Config{Dir: dir, Now: testNow})
 	require.ErrorIs(t, err, ErrCorrupt)
 	_, err = Verify(dir)
-	require.ErrorContains(t, err, "a checkpoint of 5 records does not fit: one of them was changed")
+	require.ErrorContains(t, err, "the checkpoint of the directory, of 5 records, does not fit: one of the records 0 to 4 was changed")
 }
 
 // A checkpoint that fits, but is signed with a key that was put in place of the

@@ -111,10 +111,11 @@ type Ledger struct {
 	closed bool
 	err    error // why nothing is written any more
 	high   time.Time
-	// events that wait in next, in bytes, and those dropped since the last record
-	// that said so.
+	size   uint64 // records in the file
+	// events that wait in next, in bytes, and the records dropped since the last one
+	// that said so, with the refusals that they summed up.
 	waiting int
-	dropped uint64
+	dropped dropped
 }
 
 // Recovery says what Open had to do.
@@ -155,6 +156,17 @@ func (l *Ledger) High() time.Time {
 	defer l.mu.Unlock()
 	return l.high
 }
+
+// Size is the number of records, those that were pruned included.
+func (l *Ledger) Size() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// VerifierKey is the public key of the checkpoints, as package note of x/mod writes
+// it. Kept elsewhere, it tells this ledger from one that was put in its place.
+func (l *Ledger) VerifierKey() string { return l.keys.VerifierKey }
 
 // Err returns why no Start works any more, nil while they do.
 func (l *Ledger) Err() error {
@@ -295,10 +307,10 @@ func (r *Reservation) End(e End) error {
 
 // Refuse records refusals, without waiting for the disk. What does not fit is
 // dropped and counted in a later record.
-func (l *Ledger) Refuse(r Refusal) error { return l.note(r.Encode(l.now())) }
+func (l *Ledger) Refuse(r Refusal) error { return l.note(r.Encode(l.now()), max(r.Count, 1)) }
 
 // Event records an event, as Refuse does.
-func (l *Ledger) Event(e Event) error { return l.note(e.Encode(l.now())) }
+func (l *Ledger) Event(e Event) error { return l.note(e.Encode(l.now()), 0) }
 
 // Flush makes everything durable that was recorded before.
 func (l *Ledger) Flush() error {

@@ -135,6 +135,7 @@ func (l *Ledger) tidy() error {
 		}
 	}
 	l.recovery.Records = l.log.tree.Size()
+	l.size = l.recovery.Records
 	return nil
 }
 

@@ -247,7 +247,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Report{
 		ID: report.ID, Birth: testTime, Root: report.Root, VerifierKey: report.VerifierKey,
-		Segments: 1, Records: 5, Covered: 5, Starts: 2, Ends: 1, Refusals: 1, Running: 1,
+		Segments: 1, Records: 5, Covered: 5, Kept: 5, Starts: 2, Ends: 1, Refusals: 1, Running: 1,
 	}, report)
 	for label, c := range map[string]struct {
 		log   []byte

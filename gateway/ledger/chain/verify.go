@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,6 +36,9 @@ type Report struct {
 	// Covered is the size of the newest checkpoint that fits; later records are
 	// covered by none.
 	Covered uint64
+	// Kept is the size of the newest checkpoint from outside that fits: what comes
+	// later, who can write the directory could have made up.
+	Kept uint64
 
 	Starts, Ends, NotStarted, Unknown, Refusals, Events uint64
 	// Running counts starts without an end; TornTail the bytes after the last
@@ -43,16 +47,29 @@ type Report struct {
 	TornTail int64
 }
 
+// Kept is what somebody kept outside of the ledger.
+type Kept struct {
+	Name string // for people
+	// Note is a signed checkpoint; nil if there is only a key.
+	Note []byte
+	// Key is the key that the ledger is known to sign with, as package note writes
+	// it; "" means that it is not known.
+	Key string
+}
+
+// ownPoint is the name of the checkpoint in the directory.
+const ownPoint = "the checkpoint of the directory"
+
 // Verify checks a ledger, or a copy of its directory. The error is segment.ErrCorrupt
 // if anything differs; what was found until then is in the Report.
 // spec: LEDGER-26, LEDGER-27, LEDGER-29.
-func Verify(dir string, kept [][]byte) (Report, error) {
-	points, err := gather(dir, kept)
+func Verify(dir string, kept []Kept) (Report, error) {
+	all, err := gather(dir, kept)
 	if err != nil {
 		return Report{}, err
 	}
-	a := &auditor{dir: dir, open: make(map[uint64]bool), seen: make(map[record.Key]bool), kept: points}
-	a.report.TornTail, err = Walk(dir, a.add)
+	a := &auditor{dir: dir, open: make(map[uint64]bool), seen: make(map[folder.Hash]bool), kept: all}
+	_, a.report.TornTail, err = WalkFrom(dir, Cursor{}, a.add)
 	a.report.Records, a.report.Root, a.report.Running = a.tree.Size(), a.tree.Root(), len(a.open)
 	if err != nil {
 		return a.report, err
@@ -68,19 +85,26 @@ func Verify(dir string, kept [][]byte) (Report, error) {
 	}
 	for _, p := range a.points {
 		if p.Size > a.tree.Size() {
-			return a.report, &segment.DamageError{Index: a.tree.Size(), What: fmt.Sprintf("a checkpoint covers %d records; the rest is gone", p.Size)}
+			return a.report, &segment.DamageError{Offset: a.end, Index: a.tree.Size(), What: fmt.Sprintf("%s covers %d records; the rest is gone", p.name, p.Size)}
 		}
 	}
 	return a.report, nil
 }
 
 // gather adds the checkpoint of the directory to those that were kept.
-func gather(dir string, kept [][]byte) ([][]byte, error) {
+func gather(dir string, kept []Kept) ([]Kept, error) {
 	b, err := folder.ReadCheckpoint(dir)
 	if errors.Is(err, segment.ErrCorrupt) { // a copy may be without
 		return kept, nil
 	}
-	return append(slices.Clone(kept), b), err
+	return append(slices.Clone(kept), Kept{Name: ownPoint, Note: b}), err
+}
+
+// point is a checkpoint that was opened.
+type point struct {
+	segment.Checkpoint
+	name    string
+	outside bool
 }
 
 // auditor follows the records of a walk.
@@ -89,10 +113,11 @@ type auditor struct {
 	seg    record.Segment // the newest one so far
 	tree   segment.Tree
 	report Report
-	kept   [][]byte
-	points []segment.Checkpoint
+	kept   []Kept
+	points []point
 	open   map[uint64]bool
-	seen   map[record.Key]bool
+	seen   map[folder.Hash]bool // of the keys of starts
+	end    int64                // offset behind the last record
 }
 
 func (a *auditor) add(f segment.Frame) error {
@@ -105,10 +130,11 @@ func (a *auditor) add(f segment.Frame) error {
 	case (f.Offset == 0) != record.IsSegment(f.Payload):
 		return bad("the record of a segment is not where it belongs")
 	case en.Start != nil:
-		if a.seen[en.Start.Key] {
+		k := keyHash(en.Start.Key)
+		if a.seen[k] {
 			return bad("a second start of one operation")
 		}
-		a.seen[en.Start.Key], a.open[f.Index] = true, true
+		a.seen[k], a.open[f.Index] = true, true
 		r.Starts++
 	case en.End != nil:
 		if !a.open[en.Of] && en.Of >= r.From {
@@ -121,28 +147,57 @@ func (a *auditor) add(f segment.Frame) error {
 	case en.Event != nil:
 		r.Events++
 	default:
-		if err := a.begin(f); err != nil {
+		var damage *segment.DamageError
+		if err := a.begin(f); errors.As(err, &damage) {
+			return err
+		} else if err != nil {
 			return bad(err.Error())
 		}
 	}
 	a.tree.Add(f.Payload)
-	if err := a.compare(); err != nil {
-		return bad(err.Error())
+	a.end = f.Offset + segment.FrameSize(len(f.Payload))
+	return a.compare()
+}
+
+// keyHash is short, so that the keys of a million starts can be held.
+func keyHash(k record.Key) folder.Hash {
+	sum := sha256.Sum256([]byte(k.Issuer.String() + " " + k.Invocation.String() + " " + k.Holder.String() + " " + k.Operation.String()))
+	return folder.Hash(sum[:16])
+}
+
+// compare looks for checkpoints of the records so far. What is before the newest one
+// that fits is right, so the fault is behind it; for one from outside only others from
+// outside count.
+func (a *auditor) compare() error {
+	r, n := &a.report, a.tree.Size()
+	for _, p := range a.points {
+		switch {
+		case p.Size != n:
+		case p.Root != a.tree.Root():
+			from := max(r.Kept, r.From)
+			if !p.outside {
+				from = max(r.Covered, from)
+			}
+			return &segment.DamageError{Index: from, What: changed(p.name, n, from)}
+		case p.outside:
+			r.Covered, r.Kept = n, n
+		default:
+			r.Covered = n
+		}
 	}
 	return nil
 }
 
-// compare looks for checkpoints of the records so far.
-func (a *auditor) compare() error {
-	for _, p := range a.points {
-		if p.Size == a.tree.Size() && p.Root != a.tree.Root() {
-			return fmt.Errorf("a checkpoint of %d records does not fit: one of them was changed", p.Size)
-		}
-		if p.Size == a.tree.Size() {
-			a.report.Covered = p.Size
-		}
+// changed says which records may be the wrong ones.
+func changed(name string, size, from uint64) string {
+	what := fmt.Sprintf("%s, of %d records, does not fit: ", name, size)
+	switch {
+	case from == size:
+		return what + "what was pruned was changed"
+	case from == size-1:
+		return what + fmt.Sprintf("record %d was changed", from)
 	}
-	return nil
+	return what + fmt.Sprintf("one of the records %d to %d was changed", from, size-1)
 }
 
 // begin reads the first record of a segment.
@@ -168,8 +223,11 @@ func (a *auditor) begin(f segment.Frame) error {
 		if err := a.beginFirst(&seg, verifier); err != nil {
 			return err
 		}
-	} else if seg.ID != a.report.ID || seg.VerifierKey != a.report.VerifierKey || a.tree.Root() != before.Root() {
-		return errors.New("the segment does not follow the one before")
+	} else if seg.ID != a.report.ID || seg.VerifierKey != a.report.VerifierKey {
+		return errors.New("the segment is of another ledger")
+	} else if a.tree.Root() != before.Root() {
+		from := max(a.seg.First, a.report.Covered)
+		return &segment.DamageError{Index: from, What: changed("the checkpoint in the next segment", seg.First, from)}
 	}
 	seg.Edge, seg.Point = nil, nil
 	a.seg = seg
@@ -179,18 +237,24 @@ func (a *auditor) begin(f segment.Frame) error {
 // beginFirst reads the checkpoints with the key that the first segment names.
 func (a *auditor) beginFirst(seg *record.Segment, verifier note.Verifier) error {
 	a.report.ID, a.report.Birth, a.report.VerifierKey, a.report.From = seg.ID, seg.Birth, seg.VerifierKey, seg.First
-	for i, b := range a.kept {
-		p, err := segment.OpenCheckpoint(b, verifier)
+	for _, k := range a.kept {
+		if k.Key != "" && k.Key != seg.VerifierKey {
+			return fmt.Errorf("the ledger has another key than %s: it is not the same ledger, or was made again", k.Name)
+		}
+		if k.Note == nil {
+			continue
+		}
+		p, err := segment.OpenCheckpoint(k.Note, verifier)
 		if err != nil {
-			return fmt.Errorf("checkpoint %d was not signed by this ledger's key: %w", i, err)
+			return fmt.Errorf("%s was not signed by this ledger's key: %w", k.Name, err)
 		}
 		if p.ID != seg.ID {
-			return fmt.Errorf("checkpoint %d is of another ledger", i)
+			return fmt.Errorf("%s is of another ledger", k.Name)
 		}
 		if p.Size < seg.First {
 			a.report.Older++
 		}
-		a.points = append(a.points, p)
+		a.points = append(a.points, point{p, k.Name, k.Name != ownPoint})
 	}
 	if seg.First == 0 {
 		return nil

@@ -114,8 +114,11 @@ type Scanner struct {
 
 // Scan returns a Scanner of the first size bytes of a file, whose first record has
 // the index first.
-func Scan(r io.ReaderAt, size int64, first uint64) *Scanner {
-	return &Scanner{r: r, size: size, index: first}
+func Scan(r io.ReaderAt, size int64, first uint64) *Scanner { return ScanFrom(r, size, 0, first) }
+
+// ScanFrom is Scan from an offset on, at which the record with the index next begins.
+func ScanFrom(r io.ReaderAt, size, off int64, next uint64) *Scanner {
+	return &Scanner{r: r, size: size, off: off, index: next}
 }
 
 // Offset is where the next frame begins; after ErrTorn, where the good part ends.
