@@ -154,6 +154,9 @@ func (a *app) printStatus(s admin.Status) error {
 		{"policy", fmt.Sprintf("%s, %.12s", s.Policy.File, s.Policy.Digest)},
 		{"ledger", ledgerLine(s.Ledger)},
 	}
+	if s.Metrics != "" {
+		rows = append(rows, []string{"metrics", s.Metrics})
+	}
 	for _, addr := range s.Addresses {
 		rows = append(rows, []string{"address", addr})
 	}

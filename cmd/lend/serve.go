@@ -36,7 +36,7 @@ const (
 type serveFlags struct {
 	listen, announce []string
 	policy, level    string
-	cgroup           string
+	cgroup, metrics  string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -56,9 +56,14 @@ ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.
 With a delegated cgroup each operation runs in one of its own, which bounds its
 processes and its memory as a whole, and ends it for certain. "auto" takes the
 cgroup of this program, if it is there alone and may divide it (a systemd service
-with Delegate=yes); "lend status" shows what holds.`,
+with Delegate=yes); "lend status" shows what holds.
+
+With --metrics what the gateway does is counted, and shown to Prometheus at
+http://ADDRESS/metrics, on a loopback address only. It names no peer, no Connector
+and no argument.`,
 		Example: `  lend serve
   lend serve --listen /ip4/0.0.0.0/tcp/5363 --listen /ip4/0.0.0.0/udp/5363/quic-v1
+  lend serve --metrics 127.0.0.1:9464
   lend serve --announce /dns4/lend.example.org/tcp/5363`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
@@ -68,6 +73,7 @@ with Delegate=yes); "lend status" shows what holds.`,
 	fl.StringArrayVar(&f.announce, "announce", nil, "an address that peers are told instead of those listened on")
 	fl.StringVar(&f.policy, "policy", "", "another policy file than this machine's")
 	fl.StringVar(&f.level, "log", "info", "the least level to log: debug, info, warn or error")
+	fl.StringVar(&f.metrics, "metrics", "", "show metrics for Prometheus at this loopback address and port; absent: no")
 	fl.StringVar(&f.cgroup, "cgroup", "auto", "the delegated cgroup (version 2) in which each operation gets its own: a directory, auto or none")
 	return c
 }
@@ -99,7 +105,8 @@ func (a *app) showServing(s *serving) error {
 		SchemaVersion int      `json:"schemaVersion"`
 		PeerID        string   `json:"peerId"`
 		Addresses     []string `json:"addresses"`
-	}{jsonSchema, s.node.ID().String(), []string{}}
+		Metrics       string   `json:"metrics,omitempty"`
+	}{jsonSchema, s.node.ID().String(), []string{}, s.counters.url()}
 	for _, m := range s.node.Addrs() {
 		r.Addresses = append(r.Addresses, m.String())
 	}
@@ -118,6 +125,8 @@ type serving struct {
 	side    *ownersSide
 	node    *gateway.Node
 	admin   *admin.Server
+
+	counters counters
 }
 
 func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger) (s *serving, err error) {
@@ -143,6 +152,9 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}
 	listen, announce, err := addresses(f)
 	if err != nil {
+		return s, err
+	}
+	if s.counters, err = newCounters(f.metrics, s.sample); err != nil {
 		return s, err
 	}
 	revoked, err := loadRevocations(p.revocations())
@@ -171,7 +183,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
 		Ledger: s.ledger, Locked: s.locked, Revocations: revoked, Log: log,
+		Observer: s.counters.observer(),
 	}); err != nil {
+		return s, err
+	}
+	if err := s.counters.serve(ctx); err != nil {
 		return s, err
 	}
 	s.admin, err = admin.Listen(ctx, p.socket, s, log)
@@ -251,7 +267,7 @@ func logReceipts(log zerolog.Logger, receipts []localhost.Receipt) {
 // close ends in the reverse order of the start. It may be called on what is only
 // partly there.
 func (s *serving) close() error {
-	var closers []func() error
+	closers := []func() error{s.counters.close}
 	if s.admin != nil {
 		closers = append(closers, s.admin.Close)
 	}
@@ -273,8 +289,9 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 	out := admin.Status{
 		SchemaVersion: admin.SchemaVersion, PeerID: n.ID.String(), Version: buildVersion().Version,
 		ProcessID: os.Getpid(), Started: s.started, Addresses: []string{},
-		Policy: admin.Policy{File: s.file, Digest: n.PolicyDigest, Loaded: s.started},
-		Routes: []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
+		Policy:  admin.Policy{File: s.file, Digest: n.PolicyDigest, Loaded: s.started},
+		Metrics: s.counters.url(),
+		Routes:  []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
 	}
 	if n.LedgerErr != nil {
 		out.Ledger.Failed = n.LedgerErr.Error()

@@ -37,6 +37,8 @@ type Status struct {
 	Operations    []Operation `json:"operations"`
 	Limits        []Limit     `json:"limits"`
 	Warnings      []string    `json:"warnings,omitempty"`
+	// Metrics is the URL where they are; empty for nowhere.
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // Policy says which policy holds.
