@@ -241,6 +241,7 @@ var budgetExceptions = map[string]budget{
 	"gateway":           {files: 14, codeLines: 2100, adr: "0060-gateway-in-three-packages.md"},
 	"gateway/ledger":    {codeLines: 1650, exported: 26, adr: "0093-the-audit-reads-the-files.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
+	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},
 	"localhost/process": {codeLines: 1600, adr: "0054-three-systems-in-one-package.md"},
 }

@@ -17,8 +17,10 @@ import (
 type File struct {
 	// Chain is what is presented to the gateway, root first.
 	Chain [][]byte
-	// Lease is what Open says of Chain. Armor ignores it.
+	// Lease is what Open says of Chain: what all of it allows together. Links are its
+	// leases as they were signed. Armor ignores both.
 	Lease Lease
+	Links []Lease
 	// Addresses are unsigned hints where the gateway may be: multiaddrs that end in
 	// its peer ID. Anybody on the way can have changed them; the channel's key says
 	// who answers.
@@ -119,9 +121,10 @@ func parseArmor(b []byte, rule AddressRule) (File, error) {
 		return File{}, errors.New("it is not laid out as it was written")
 	}
 	var err error
-	if f.Lease, err = Open(f.Chain); err != nil {
+	if f.Links, err = openLinks(f.Chain); err != nil {
 		return File{}, err
 	}
+	f.Lease = together(f.Links)
 	return f, checkAddresses(f.Addresses, f.Lease.Gateway, rule)
 }
 

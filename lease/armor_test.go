@@ -29,7 +29,7 @@ func TestArmor(t *testing.T) {
 	} {
 		b, err := Armor(chain, addresses, AddressRule{})
 		require.NoError(t, err)
-		want := File{Chain: chain, Lease: testLease(t), Addresses: addresses}
+		want := File{Chain: chain, Lease: testLease(t), Links: []Lease{testLease(t)}, Addresses: addresses}
 		for _, text := range []string{string(b), "\n\t " + string(b) + "\n\n", strings.TrimSpace(string(b)), strings.ReplaceAll(string(b), "\n", "\r\n")} {
 			got, err := ParseArmor([]byte(text), AddressRule{})
 			require.NoError(t, err)
@@ -39,6 +39,46 @@ func TestArmor(t *testing.T) {
 			require.LessOrEqual(t, len(line), 120)
 		}
 	}
+}
+
+// A file holds a whole chain, and tells of every link.
+// spec: LEASE-29, LEASE-31
+func TestArmorOfAChain(t *testing.T) {
+	t.Parallel()
+	root := testLease(t)
+	root.DepthLeft = 2
+	second := link(t, sealed(t, root), root, 'h', 'c', func(l *Lease) {
+		l.Purpose, l.NotAfter, l.MaxOperations, l.Grants = "a part", l.NotAfter.Add(-time.Minute), 7, []Grant{l.Grants[0]}
+		l.Grants[0].Commands = commands("issue.list")
+	})
+	chain := [][]byte{sealed(t, root), second}
+	f, err := ParseArmor(must(Armor(chain, nil, AddressRule{})), AddressRule{})
+	require.NoError(t, err)
+	require.Equal(t, chain, f.Chain)
+	require.Equal(t, []Lease{must(openEnvelope(chain[0])), must(openEnvelope(second))}, f.Links)
+	require.Equal(t, must(Open(chain)), f.Lease)
+
+	d := Describe(f, testTime)
+	require.Equal(t, root.Issuer, d.Issuer)
+	require.Equal(t, testPeer(t, 'c'), d.Holder)
+	require.Equal(t, 7, d.MaxOperations)
+	text := d.String()
+	for _, want := range []string{
+		"delegation:  may be passed on, 1 more\n",
+		"link 0:      lease 0102030405060708090a0b0c0d0e0f10 of " + root.Issuer.String() + "\n             for " + root.Holder.String(),
+		"link 1:      lease 1102030405060708090a0b0c0d0e0f10 of " + root.Holder.String() + "\n             for " + testPeer(t, 'c').String(),
+		"             7 operations, 4 at once\n             \"a part\"\n             github 2.40.1: issue.list; repo only",
+	} {
+		require.Contains(t, text, want)
+	}
+	var back struct {
+		DepthLeft int
+		Links     []linkLine
+	}
+	require.NoError(t, json.Unmarshal(must(json.Marshal(d)), &back))
+	require.Equal(t, 1, back.DepthLeft)
+	require.Equal(t, d.Links, back.Links)
+	require.Len(t, back.Links, 2)
 }
 
 // spec: LEASE-29, LEASE-31
@@ -67,7 +107,8 @@ func TestParseArmorRefuses(t *testing.T) {
 		"no-lease":         armorBegin + "\n" + address + "\n" + armorEnd + "\n",
 		"bad-base64":       strings.Replace(good, lines[3], "!"+lines[3][1:], 1),
 		"flipped":          string(armor([][]byte{flip(sealed(t, testLease(t)), 200)}, nil)),
-		"delegated":        string(armor([][]byte{sealed(t, root), delegated(t, root, 'c')}, nil)),
+		"not-delegable":    string(armor([][]byte{sealed(t, testLease(t)), delegated(t, testLease(t), 'c')}, nil)),
+		"no-root":          string(armor([][]byte{delegated(t, root, 'c')}, nil)),
 		"four":             string(armor([][]byte{{1}, {1}, {1}, {1}}, nil)),
 		"huge":             good + strings.Repeat("\n", MaxFile),
 		"loopback-address": string(armor([][]byte{sealed(t, testLease(t))}, []string{hint(t, "/ip4/127.0.0.1/tcp/1")})),
@@ -209,6 +250,36 @@ func FuzzDecode(f *testing.F) {
 			again, err := l.encode()
 			require.NoError(t, err)
 			require.True(t, bytes.Contains(b, again), "accepted bytes are those that are written")
+		}
+	})
+}
+
+// FuzzChain: bytes that open as a chain are a root and what follows from it, and
+// say no more together than each link does.
+func FuzzChain(f *testing.F) {
+	for _, v := range vectors(f) {
+		if len(v.chain) > 1 && len(v.chain) <= MaxChain {
+			f.Add(v.chain[0], v.chain[1], v.chain[len(v.chain)-1])
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, second, third []byte) {
+		for _, chain := range [][][]byte{{first, second}, {first, third}, {first, second, third}, {second, third}} {
+			l, err := Open(chain)
+			if err != nil {
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				require.Less(t, e.Link, len(chain))
+				require.Equal(t, Lease{}, l)
+				continue
+			}
+			links, err := openChain(chain)
+			require.NoError(t, err)
+			require.Equal(t, [32]byte{}, links[0].Parent)
+			for i := range links {
+				require.False(t, l.NotAfter.After(links[i].NotAfter))
+				require.LessOrEqual(t, l.MaxOperations, links[i].MaxOperations)
+				require.Equal(t, i > 0, links[i].Parent != [32]byte{})
+			}
 		}
 	})
 }

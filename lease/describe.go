@@ -12,8 +12,9 @@ import (
 )
 
 // Description is a lease for people and for programs: the value behind "lend
-// lease show". The JSON form only ever gains fields. Nothing in it says that
-// anybody trusts the issuer.
+// lease show". What it says is what all links of the chain say together; a
+// delegated lease has the links as well. The JSON form only ever gains fields.
+// Nothing in it says that anybody trusts the issuer.
 type Description struct {
 	Lease         ID                `json:"lease"`
 	Issuer        name.PeerID       `json:"issuer"`
@@ -29,9 +30,26 @@ type Description struct {
 	MaxOperations int               `json:"maxOperations"`
 	MaxConcurrent int               `json:"maxConcurrent"`
 	Purpose       string            `json:"purpose,omitempty"`
+	DepthLeft     int               `json:"depthLeft,omitempty"`
+	Links         []linkLine        `json:"links,omitempty"` // root first; none of a lease that nobody passed on
 	Addresses     []string          `json:"addresses,omitempty"`
 
 	now time.Time
+}
+
+// linkLine is one link of a chain, as it was signed.
+type linkLine struct {
+	Lease         ID          `json:"lease"`
+	Issuer        name.PeerID `json:"issuer"`
+	Holder        name.PeerID `json:"holder"`
+	Grants        []grantLine `json:"grants"`
+	IssuedAt      time.Time   `json:"issuedAt"`
+	NotBefore     time.Time   `json:"notBefore"`
+	NotAfter      time.Time   `json:"notAfter"`
+	MaxOperations int         `json:"maxOperations"`
+	MaxConcurrent int         `json:"maxConcurrent"`
+	Purpose       string      `json:"purpose,omitempty"`
+	DepthLeft     int         `json:"depthLeft,omitempty"`
 }
 
 // grantLine is one grant of a Description.
@@ -50,7 +68,17 @@ func Describe(f File, now time.Time) Description {
 		Lease: l.ID, Issuer: l.Issuer, Holder: l.Holder, Gateway: l.Gateway, Invocation: l.Invocation,
 		Authority: l.Authority.String(), IssuedAt: l.IssuedAt, NotBefore: l.NotBefore, NotAfter: l.NotAfter,
 		State: "valid", MaxOperations: l.MaxOperations, MaxConcurrent: l.MaxConcurrent,
-		Purpose: l.Purpose, Addresses: slices.Clone(f.Addresses), now: now,
+		Purpose: l.Purpose, DepthLeft: l.DepthLeft, Grants: grantLines(l.Grants), Addresses: slices.Clone(f.Addresses), now: now,
+	}
+	if len(f.Links) > 1 {
+		for i := range f.Links {
+			o := &f.Links[i]
+			d.Links = append(d.Links, linkLine{
+				Lease: o.ID, Issuer: o.Issuer, Holder: o.Holder, Grants: grantLines(o.Grants),
+				IssuedAt: o.IssuedAt, NotBefore: o.NotBefore, NotAfter: o.NotAfter,
+				MaxOperations: o.MaxOperations, MaxConcurrent: o.MaxConcurrent, Purpose: o.Purpose, DepthLeft: o.DepthLeft,
+			})
+		}
 	}
 	switch {
 	case !now.Before(l.NotAfter):
@@ -58,7 +86,11 @@ func Describe(f File, now time.Time) Description {
 	case now.Before(l.NotBefore):
 		d.State = "not-yet"
 	}
-	for _, g := range l.Grants {
+	return d
+}
+
+func grantLines(grants []Grant) (out []grantLine) {
+	for _, g := range grants {
 		line := grantLine{Connector: g.Connector, Version: g.Version, Commands: slices.Clone(g.Commands), OnExpiry: "stop"}
 		if g.Finish {
 			line.OnExpiry = "finish"
@@ -69,9 +101,9 @@ func Describe(f File, now time.Time) Description {
 			}
 			line.Pins[p.String()] = slices.Clone(allowed)
 		}
-		d.Grants = append(d.Grants, line)
+		out = append(out, line)
 	}
-	return d
+	return out
 }
 
 // String is the readable form: lines of "name: value"; text from the lease is
@@ -79,7 +111,10 @@ func Describe(f File, now time.Time) Description {
 func (d Description) String() string {
 	var b strings.Builder
 	line := func(key, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s %s\n", key+":", fmt.Sprintf(format, args...))
+		if key != "" {
+			key += ":"
+		}
+		fmt.Fprintf(&b, "%-12s %s\n", key, fmt.Sprintf(format, args...))
 	}
 	line("lease", "%s", d.Lease)
 	line("state", "%s", d.state())
@@ -96,6 +131,20 @@ func (d Description) String() string {
 	}
 	for _, g := range d.Grants {
 		line("grant", "%s", g)
+	}
+	if d.DepthLeft > 0 {
+		line("delegation", "may be passed on, %d more", d.DepthLeft)
+	}
+	for i, o := range d.Links {
+		line(fmt.Sprintf("link %d", i), "lease %s of %s", o.Lease, o.Issuer)
+		line("", "for %s, %s to %s", o.Holder, o.NotBefore.Format(time.RFC3339), o.NotAfter.Format(time.RFC3339))
+		line("", "%d operations, %d at once", o.MaxOperations, o.MaxConcurrent)
+		if o.Purpose != "" {
+			line("", "%s", name.Quote(o.Purpose))
+		}
+		for _, g := range o.Grants {
+			line("", "%s", g)
+		}
 	}
 	for _, a := range d.Addresses {
 		line("address", "%s", name.Quote(a))

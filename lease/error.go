@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lendcli/lend/protocol/name"
@@ -27,8 +28,16 @@ const (
 	ReasonConnectorRule          // the issuer may not issue for this Connector
 	ReasonHolder                 // presented by another peer than the holder
 	ReasonGateway                // for another gateway
-	ReasonDepth                  // a chain is longer than MaxDepth
-	ReasonLink                   // a link does not fit its parent
+	ReasonDepth                  // more links than the policy lets the issuer's leases have
+	ReasonLinkHolder             // a holder above the last is not one that the issuer may name
+	ReasonLink                   // the root has a parent: it is no root
+	ReasonDuplicate              // two links have the same lease ID
+	ReasonParent                 // a link names another parent than the one above it
+	ReasonLinkIssuer             // a link is not signed by the holder of its parent
+	ReasonFinal                  // the parent may not be passed on
+	ReasonDepthLeft              // a link leaves no fewer links than its parent
+	ReasonInvocation             // a link is for another invocation than its parent
+	ReasonHolderTwice            // a holder is in the chain twice
 	ReasonCritical               // names a rule that this gateway does not know
 	ReasonAuthority              // authority unset or unknown
 	ReasonNotYet                 // before not-before, less the skew
@@ -66,8 +75,16 @@ func (r Reason) text() reasonText {
 		ReasonConnectorRule:   {"LEASE_ISSUER_CONNECTOR", "the issuer may not issue for this Connector"},
 		ReasonHolder:          {"LEASE_NOT_HOLDER", "made out to another peer"},
 		ReasonGateway:         {"LEASE_WRONG_GATEWAY", "made out for another gateway"},
-		ReasonDepth:           {"LEASE_DEPTH", "delegated leases are not accepted"},
-		ReasonLink:            {"LEASE_LINK", "the chain is incomplete"},
+		ReasonDepth:           {"LEASE_DEPTH", "passed on more often than the policy lets its issuer's leases"},
+		ReasonLinkHolder:      {"LEASE_LINK_HOLDER", "passed on by a holder whom the issuer may not name"},
+		ReasonLink:            {"LEASE_LINK", "the chain is incomplete: its root is missing"},
+		ReasonDuplicate:       {"LEASE_DUPLICATE", "two links have the same ID"},
+		ReasonParent:          {"LEASE_PARENT", "made for another parent than the link above it"},
+		ReasonLinkIssuer:      {"LEASE_LINK_ISSUER", "not passed on by the holder of the link above it"},
+		ReasonFinal:           {"LEASE_FINAL", "the link above it may not be passed on"},
+		ReasonDepthLeft:       {"LEASE_DEPTH_LEFT", "leaves no fewer links than the one above it"},
+		ReasonInvocation:      {"LEASE_INVOCATION", "for another invocation than the link above it"},
+		ReasonHolderTwice:     {"LEASE_HOLDER_TWICE", "a holder is in the chain twice"},
 		ReasonCritical:        {"LEASE_CRITICAL", "names a rule that the gateway does not know"},
 		ReasonAuthority:       {"LEASE_AUTHORITY", "authority is unset or unknown"},
 		ReasonNotYet:          {"LEASE_NOT_YET", "not valid yet"},
@@ -105,6 +122,17 @@ func (e *Error) Error() string {
 		s += ": " + e.Detail
 	}
 	return s
+}
+
+// at says which link of a chain err is about, if it is an *Error.
+func at(link int, err error) error {
+	var e *Error
+	if link == 0 || !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Link = link
+	return &c
 }
 
 func refuse(r Reason, detail string) *Error { return &Error{Reason: r, Detail: detail} }

@@ -11,9 +11,9 @@ import (
 // Bounds of a lease. Sizes are in bytes. spec: LEASE-1, LEASE-8 to LEASE-14,
 // LEASE-29, LEASE-30.
 const (
-	MaxEnvelope   = 8 << 10 // one sealed lease
-	MaxChain      = 3       // envelopes of a chain, as the format has it
-	MaxDepth      = 1       // envelopes of a chain that this version accepts
+	MaxEnvelope   = 8 << 10      // one sealed lease
+	MaxChain      = 3            // envelopes of a chain
+	MaxDepth      = MaxChain - 1 // links below a root
 	MaxGrants     = 64
 	MaxCommands   = 64 // of one grant
 	MaxPins       = 32 // of one grant
@@ -91,11 +91,13 @@ func (a Authority) String() string {
 	}
 }
 
-// Lease is the content of one signed lease. Times have a resolution of one
+// Lease is the content of one signed lease: of a root, of a link of a chain, or
+// what all links of a chain say together. Times have a resolution of one
 // millisecond and are UTC. Holders of a Lease that a Verifier or Open returned
 // must not change what it refers to.
 type Lease struct {
-	ID         ID
+	ID ID
+	// Issuer signed it. Of a whole chain it is the root's issuer.
 	Issuer     name.PeerID
 	Holder     name.PeerID
 	Gateway    name.PeerID
@@ -111,7 +113,7 @@ type Lease struct {
 	MaxOperations, MaxConcurrent int
 	// Purpose is printable text for the audit; show it with name.Quote.
 	Purpose string
-	// DepthLeft allows links below this one, 0 to 2; this version accepts none.
+	// DepthLeft is how many links may follow below this one, 0 to MaxDepth.
 	DepthLeft int
 	// Parent is the SHA-256 of the parent's envelope, zero in a root.
 	Parent [32]byte

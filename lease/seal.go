@@ -3,7 +3,6 @@ package lease
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -121,42 +120,12 @@ func openChain(chain [][]byte) ([]Lease, error) {
 	leases := make([]Lease, 0, len(chain))
 	for i, b := range chain {
 		l, err := openEnvelope(b)
-		var e *Error
-		if errors.As(err, &e) {
-			e.Link = i
-			return nil, e
+		if err != nil {
+			return nil, at(i, err)
 		}
 		leases = append(leases, l)
 	}
 	return leases, nil
-}
-
-// Open reads the last lease of a chain for its holder, or for somebody who shows
-// it: form, signature and issuer's key are right, the chain is one that this
-// version knows, and nothing says that anybody trusts the issuer. The error is an
-// *Error.
-func Open(chain [][]byte) (Lease, error) {
-	leases, err := openChain(chain)
-	if err != nil {
-		return Lease{}, err
-	}
-	if err := checkLinks(leases); err != nil {
-		return Lease{}, err
-	}
-	leaf := leases[len(leases)-1]
-	return leaf, leaf.acceptable()
-}
-
-// checkLinks is where the rules of delegation go; this version accepts a root
-// alone. spec: LEASE-20, LEASE-21.
-func checkLinks(leases []Lease) error {
-	if len(leases) > MaxDepth {
-		return &Error{Reason: ReasonDepth, Link: MaxDepth}
-	}
-	if leases[0].Parent != [32]byte{} {
-		return refuse(ReasonLink, "the lease has a parent that was not presented")
-	}
-	return nil
 }
 
 // acceptable refuses what this version does not understand. spec: LEASE-22,

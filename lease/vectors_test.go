@@ -33,6 +33,8 @@ type vector struct {
 	now           time.Time
 	issuers       []name.PeerID
 	connectors    []string
+	depth         int // of the issuers' rule
+	barred        []name.PeerID
 	chain         [][]byte
 }
 
@@ -56,6 +58,12 @@ func (v *vector) text() []byte {
 	}
 	for _, c := range v.connectors {
 		put("connector", c)
+	}
+	if v.depth != 0 {
+		put("depth", fmt.Sprint(v.depth))
+	}
+	for _, p := range v.barred {
+		put("barred", p.String())
 	}
 	b.WriteString("\n")
 	for _, e := range v.chain {
@@ -101,6 +109,10 @@ func readVector(tb testing.TB, file string) *vector {
 			v.issuers = append(v.issuers, must(name.ParsePeerID(value)))
 		case "connector":
 			v.connectors = append(v.connectors, value)
+		case "depth":
+			_, err = fmt.Sscan(value, &v.depth)
+		case "barred":
+			v.barred = append(v.barred, must(name.ParsePeerID(value)))
 		default:
 			require.Fail(tb, "unknown header", key)
 		}
@@ -115,7 +127,10 @@ func readVector(tb testing.TB, file string) *vector {
 }
 
 func (v *vector) verifier() *Verifier {
-	rule := IssuerRule{AnyConnector: len(v.connectors) == 0}
+	rule := IssuerRule{
+		AnyConnector: len(v.connectors) == 0, MaxDepth: v.depth,
+		MayName: func(p name.PeerID) bool { return !slices.Contains(v.barred, p) },
+	}
 	for _, c := range v.connectors {
 		rule.Connectors = append(rule.Connectors, connector(c))
 	}
@@ -131,7 +146,7 @@ func (v *vector) verifier() *Verifier {
 // spec: LEASE-1, LEASE-2, LEASE-3, LEASE-4, LEASE-5, LEASE-6, LEASE-7, LEASE-8,
 // LEASE-9, LEASE-10, LEASE-11, LEASE-12, LEASE-13, LEASE-14, LEASE-15, LEASE-16,
 // LEASE-17, LEASE-18, LEASE-19, LEASE-20, LEASE-21, LEASE-22, LEASE-23, LEASE-24,
-// LEASE-25
+// LEASE-25, LEASE-40, LEASE-41, LEASE-42, LEASE-43, LEASE-44, LEASE-45, LEASE-46
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("testdata", "vectors")
@@ -227,16 +242,7 @@ func vectors(tb testing.TB) []*vector {
 	add("holder", "presented by another peer", ReasonHolder, good).peer = testPeer(tb, 'x')
 	add("gateway", "presented to another gateway", ReasonGateway, good).gateway = testPeer(tb, 'x')
 
-	root := testLease(tb)
-	root.DepthLeft = 2
-	child := delegated(tb, root, 'c')
-	v := add("depth", "delegated once", ReasonDepth, sealed(tb, root), child)
-	v.link, v.peer = 1, testPeer(tb, 'c')
-	v = add("depth-not-holder", "delegated, presented by its first holder", ReasonHolder, sealed(tb, root), child)
-	v.link = 1
-	add("link", "delegated, presented without its root", ReasonUntrustedIssuer, child).peer = testPeer(tb, 'c')
-	v = add("link-trusted", "the same, of an issuer that is trusted itself", ReasonLink, child)
-	v.peer, v.issuers = testPeer(tb, 'c'), []name.PeerID{testPeer(tb, 'h')}
+	chainVectors(tb, add)
 	add("critical", "names a rule", ReasonCritical, sealChanged(tb, func(l *Lease) { l.Critical = []string{"two-person"} }))
 	add("authority-unset", "authority absent", ReasonAuthority, sealChanged(tb, func(l *Lease) { l.Authority = 0 }))
 	add("authority-unknown", "authority 2", ReasonAuthority, sealChanged(tb, func(l *Lease) { l.Authority = 2 }))
@@ -271,14 +277,23 @@ func sealChanged(tb testing.TB, change func(*Lease)) []byte {
 	return sealUnchecked(tb, l)
 }
 
+// delegated is a link below root, of its holder 'h' for another peer.
 func delegated(tb testing.TB, root Lease, to byte) []byte {
 	tb.Helper()
-	l := root
-	l.Issuer, l.Holder, l.DepthLeft, l.Parent = root.Holder, testPeer(tb, to), root.DepthLeft-1, envelopeHash(sealed(tb, root))
-	key, _ := testIdentity(tb, 'h')
-	b, err := Seal(l, key)
-	require.NoError(tb, err)
-	return b
+	return link(tb, sealed(tb, root), root, 'h', to, nil)
+}
+
+// link seals a link below parent, whose envelope is above; change may break it.
+func link(tb testing.TB, above []byte, parent Lease, from, to byte, change func(*Lease)) []byte {
+	tb.Helper()
+	l := parent
+	l.ID[0] += 0x10
+	l.Issuer, l.Holder, l.DepthLeft, l.Parent = testPeer(tb, from), testPeer(tb, to), max(0, parent.DepthLeft-1), envelopeHash(above)
+	if change != nil {
+		change(&l)
+	}
+	key, _ := testIdentity(tb, from)
+	return sealRaw(tb, rawRecord{domain, payloadType, string(must(ptr(l.sorted()).encode()))}, key)
 }
 
 // brokenPayloads are encodings of good values that are not the canonical one.

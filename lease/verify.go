@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ type Verifier struct {
 	// called for every Verify, so that a policy that changed acts at once; it must
 	// not block. nil: no issuer is trusted.
 	Issuers func(name.PeerID) (IssuerRule, bool)
-	// Revoked is asked for every Verify. nil: everything is revoked.
+	// Revoked is asked for every Verify, about every link. nil: everything is revoked.
 	Revoked RevocationChecker
 	// Now returns the wall clock. nil: nothing is accepted.
 	Now func() time.Time
@@ -42,6 +43,13 @@ type IssuerRule struct {
 	Connectors   []name.ConnectorKey
 	// Until ends the trust at this moment; zero means that nothing does.
 	Until time.Time
+	// MaxDepth is how many links may follow a lease of this issuer: 0, so that it
+	// cannot be passed on, to MaxDepth.
+	MaxDepth int
+	// MayName tells whether a lease of this issuer may name a holder. It is asked for
+	// those that pass a lease on; whether the last holder is welcome is for the policy
+	// to say when it decides. nil: nobody may pass one on.
+	MayName func(name.PeerID) bool
 }
 
 // RevocationChecker tells whether something that names s was revoked. It must
@@ -62,13 +70,16 @@ type Subject struct {
 // Verified is a lease that a Verifier accepted for the peer that presented it, at
 // that moment. It is immutable.
 type Verified struct {
-	// Lease is the one that names the presenting peer as its holder.
+	// Lease is what all links say together, for the peer that presented them. Its
+	// issuer is Root, its ID that of the last link.
 	Lease
 	// Root is the issuer that the owner trusts; everything kept about the
 	// invocation is keyed by (Root, Invocation, Holder).
 	Root name.PeerID
-	// Hash is the SHA-256 of the envelope of Lease.
+	// Hash is the SHA-256 of the last envelope.
 	Hash [32]byte
+	// Links are the leases as they were signed, root first; at least one.
+	Links []Lease
 }
 
 // Verify checks what peer presents, root first. The first check that fails
@@ -81,23 +92,31 @@ func (v *Verifier) Verify(chain [][]byte, peer name.PeerID) (*Verified, error) {
 	now := v.Now()
 	key, cacheable := chainKey(chain, peer)
 	l := v.remembered(key, cacheable)
-	var leases []Lease
-	if l == nil {
-		var err error
-		if leases, err = openChain(chain); err != nil {
+	fresh := l == nil
+	if fresh {
+		links, err := openChain(chain)
+		if err != nil {
 			return nil, err
 		}
-		leaf := len(leases) - 1
-		l = &Verified{Root: leases[0].Issuer, Lease: leases[leaf], Hash: envelopeHash(chain[leaf])}
+		l = &Verified{Links: links, Root: links[0].Issuer, Hash: envelopeHash(chain[len(links)-1])}
 	}
 	rule, err := v.trust(l, now)
 	if err != nil {
 		return nil, err
 	}
-	if leases != nil {
-		if err := v.checkFixed(leases, peer); err != nil {
+	if fresh {
+		if err := v.checkAudience(l.Links, peer); err != nil {
 			return nil, err
 		}
+	}
+	if err := rule.checkDepth(l.Links); err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := checkChain(chain, l.Links); err != nil {
+			return nil, err
+		}
+		l.Lease = together(l.Links)
 		v.remember(key, l)
 	}
 	if err := v.checkNow(l, rule, now); err != nil {
@@ -106,13 +125,28 @@ func (v *Verifier) Verify(chain [][]byte, peer name.PeerID) (*Verified, error) {
 	return l, nil
 }
 
-// trust asks the policy of this moment. spec: LEASE-16, LEASE-17.
+// Trusted asks the policy of this moment again about a lease that was verified
+// before, for work that runs: its issuer, the Connectors, how far it was passed on
+// and by whom. Times and revocation are not looked at. The error is that of Verify.
+func (v *Verifier) Trusted(l *Verified) error {
+	if v.Now == nil || v.Issuers == nil || len(l.Links) == 0 {
+		return refuse(ReasonUntrustedIssuer, "nobody is trusted")
+	}
+	rule, err := v.trust(l, v.Now())
+	if err != nil {
+		return err
+	}
+	return rule.checkDepth(l.Links)
+}
+
+// trust asks the policy of this moment. Links cannot grant more Connectors than
+// the root does. spec: LEASE-16, LEASE-17.
 func (v *Verifier) trust(l *Verified, now time.Time) (IssuerRule, error) {
 	rule, ok := v.Issuers(l.Root)
 	if !ok || !rule.Until.IsZero() && !now.Before(rule.Until) {
 		return IssuerRule{}, refuse(ReasonUntrustedIssuer, quotedPeer(l.Root))
 	}
-	for _, g := range l.Grants {
+	for _, g := range l.Links[0].Grants {
 		if !rule.AnyConnector && !slices.Contains(rule.Connectors, g.Connector) {
 			return IssuerRule{}, refuse(ReasonConnectorRule, name.Quote(g.Connector.String()))
 		}
@@ -120,34 +154,55 @@ func (v *Verifier) trust(l *Verified, now time.Time) (IssuerRule, error) {
 	return rule, nil
 }
 
-// checkFixed holds the checks after the issuer's that give the same result
-// whenever they are made. After the gateway's the peer may learn the reason.
-// spec: LEASE-18 to LEASE-23.
-func (v *Verifier) checkFixed(leases []Lease, peer name.PeerID) error {
-	leaf := len(leases) - 1
-	if leases[leaf].Holder != peer {
-		return &Error{Reason: ReasonHolder, Link: leaf, Detail: quotedPeer(leases[leaf].Holder)}
+// checkAudience holds the last checks whose reason the peer does not learn.
+// spec: LEASE-18, LEASE-19.
+func (v *Verifier) checkAudience(links []Lease, peer name.PeerID) error {
+	leaf := len(links) - 1
+	if links[leaf].Holder != peer {
+		return at(leaf, refuse(ReasonHolder, quotedPeer(links[leaf].Holder)))
 	}
-	for i := range leases {
-		if leases[i].Gateway != v.Gateway {
-			return &Error{Reason: ReasonGateway, Link: i, Detail: quotedPeer(leases[i].Gateway)}
+	for i := range links {
+		if links[i].Gateway != v.Gateway {
+			return at(i, refuse(ReasonGateway, quotedPeer(links[i].Gateway)))
 		}
 	}
-	if err := checkLinks(leases); err != nil {
-		return err
-	}
-	return leases[leaf].acceptable()
+	return nil
 }
 
-// checkNow holds the checks that depend on the moment. spec: LEASE-24 to LEASE-26.
-func (v *Verifier) checkNow(l *Verified, rule IssuerRule, now time.Time) error {
-	if err := l.window(now, min(max(v.Skew, 0), MaxSkew)); err != nil {
-		return err
+// checkDepth is what the policy of this moment says about passing on. spec:
+// LEASE-20, LEASE-46.
+func (r IssuerRule) checkDepth(links []Lease) error {
+	most := min(max(r.MaxDepth, 0), MaxDepth)
+	if len(links)-1 > most {
+		return at(most+1, refuse(ReasonDepth, fmt.Sprintf("%d at most", most)))
 	}
-	if life := l.NotAfter.Sub(l.IssuedAt); life > rule.lifeCap() {
+	for i := range links[:len(links)-1] {
+		if r.MayName == nil || !r.MayName(links[i].Holder) {
+			return at(i, refuse(ReasonLinkHolder, quotedPeer(links[i].Holder)))
+		}
+	}
+	return nil
+}
+
+// checkNow holds the checks that depend on the moment, for every link. The life is
+// that of the root, which no link outlives. spec: LEASE-24 to LEASE-26, LEASE-45,
+// LEASE-47.
+func (v *Verifier) checkNow(l *Verified, rule IssuerRule, now time.Time) error {
+	for i := range l.Links {
+		if err := l.Links[i].alive(now); err != nil {
+			return at(i, err)
+		}
+	}
+	for i := range l.Links {
+		if err := l.Links[i].begun(now, min(max(v.Skew, 0), MaxSkew)); err != nil {
+			return at(i, err)
+		}
+	}
+	root := &l.Links[0]
+	if life := root.NotAfter.Sub(root.IssuedAt); life > rule.lifeCap() {
 		return refuse(ReasonLife, life.String())
 	}
-	if v.Revoked == nil || v.Revoked.Revoked(l.Subject()) {
+	if l.Revoked(v.Revoked) {
 		return refuse(ReasonRevoked, "")
 	}
 	return nil
@@ -160,10 +215,14 @@ func (r IssuerRule) lifeCap() time.Duration {
 	return min(r.MaxLife, HardCap)
 }
 
-func (l *Lease) window(now time.Time, skew time.Duration) error {
+func (l *Lease) alive(now time.Time) error {
 	if !now.Before(l.NotAfter) {
 		return refuse(ReasonExpired, l.NotAfter.Format(time.RFC3339))
 	}
+	return nil
+}
+
+func (l *Lease) begun(now time.Time, skew time.Duration) error {
 	if now.Add(skew).Before(l.NotBefore) {
 		return refuse(ReasonNotYet, l.NotBefore.Format(time.RFC3339))
 	}
@@ -181,15 +240,10 @@ func (l *Lease) Usable(holder, gateway name.PeerID, now time.Time) error {
 	case l.Gateway != gateway && !gateway.IsZero():
 		return refuse(ReasonGateway, quotedPeer(l.Gateway))
 	}
-	return l.window(now, DefaultSkew)
-}
-
-// Subject is what a revocation of this lease would name.
-func (l *Verified) Subject() Subject {
-	return Subject{
-		Lease: l.ID, Invocation: l.Invocation, Holder: l.Holder,
-		Issuer: l.Root, IssuedAt: l.IssuedAt,
+	if err := l.alive(now); err != nil {
+		return err
 	}
+	return l.begun(now, DefaultSkew)
 }
 
 // Grant returns the one grant that names the command. The error is an *Error with

@@ -20,10 +20,10 @@ func TestVerifiedHoldsWhatWasSealed(t *testing.T) {
 	b := sealed(t, want)
 	got, err := testVerifier(t).Verify([][]byte{b}, testPeer(t, 'h'))
 	require.NoError(t, err)
-	require.Equal(t, &Verified{Lease: want, Root: testPeer(t, 'i'), Hash: envelopeHash(b)}, got)
-	require.Equal(t, Subject{
+	require.Equal(t, &Verified{Lease: want, Root: testPeer(t, 'i'), Hash: envelopeHash(b), Links: []Lease{want}}, got)
+	require.Equal(t, []Subject{{
 		Lease: want.ID, Invocation: want.Invocation, Holder: want.Holder, Issuer: want.Issuer, IssuedAt: testTime,
-	}, got.Subject())
+	}}, got.Subjects())
 }
 
 func TestSealSortsACopy(t *testing.T) {
@@ -366,8 +366,13 @@ func TestHoldersOwnLook(t *testing.T) {
 	requireReason(t, ReasonAuthority, err)
 	root := testLease(t)
 	root.DepthLeft = 1
-	_, err = Open([][]byte{sealed(t, root), delegated(t, root, 'c')})
-	requireReason(t, ReasonDepth, err)
+	l, err = Open([][]byte{sealed(t, root), delegated(t, root, 'c')})
+	require.NoError(t, err)
+	require.Equal(t, root.Issuer, l.Issuer)
+	require.NoError(t, l.Usable(testPeer(t, 'c'), gateway, testTime))
+	requireReason(t, ReasonHolder, l.Usable(holder, gateway, testTime))
+	_, err = Open([][]byte{delegated(t, root, 'c')})
+	requireReason(t, ReasonLink, err)
 }
 
 func TestErrorTextIsSafe(t *testing.T) {
