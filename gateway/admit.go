@@ -103,7 +103,7 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 		return admitted{}, err
 	}
 	e := n.newEntry(key, digest, c, verified, request, decided, release)
-	e.finish = grant.Finish
+	e.chain, e.finish = s.Lease, grant.Finish
 	most := max(maxTails, 2*door.LimitsOf(n.policy.Load()).OperationsPerPeer)
 	if n.budget.Full() {
 		most = 1
@@ -171,7 +171,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return admitted{}, err
 	}
 
-	if err := n.still(e, d); err != nil {
+	if d, err = n.still(e, d); err != nil {
 		return admitted{}, err
 	}
 
@@ -206,21 +206,34 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 }
 
 // still asks again, right before the start, what may have changed since the
-// decision. A Reload or a revocation that comes later finds e among the live ones.
-func (n *Node) still(e *entry, d *decision) error {
+// decision. A Reload or a revocation that comes later finds e among the live ones. An
+// operation keeps the limits that it was made with: others are for its next try.
+func (n *Node) still(e *entry, d *decision) (*decision, error) {
 	now := n.cfg.Now()
 	switch {
 	case n.revoked(e.verified.Subject()):
-		return operation.CauseRevoked
+		return nil, operation.CauseRevoked
 	case !now.Before(e.verified.NotAfter):
-		return operation.CauseLeaseExpired
-	case n.policy.Load() == d.policy:
-		return nil
+		return nil, operation.CauseLeaseExpired
 	}
-	r := e.request
-	r.Now = now
-	_, err := n.within(d.frozen, d.bytes, r)
-	return err
+	p, err := n.current()
+	if err != nil {
+		return nil, err
+	}
+	if p != d.policy {
+		if _, err := n.verifier.Verify(e.chain, e.key.Holder); err != nil {
+			return nil, err
+		}
+		r := e.request
+		r.Now = now
+		if d, err = n.within(d.frozen, d.bytes, r); err != nil {
+			return nil, err
+		}
+	}
+	if d.Limits != e.limits {
+		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: errLimits}
+	}
+	return d, nil
 }
 
 // verify checks the lease that the peer shows. Leases from before the ledger was
@@ -257,7 +270,10 @@ func (n *Node) decide(v *lease.Verified, r policy.Request) (*decision, error) {
 	if known {
 		return n.decideWithin(stored, r)
 	}
-	p := n.policy.Load()
+	p, err := n.current()
+	if err != nil {
+		return nil, err
+	}
 	if d := p.Decide(r, n.contracts); !d.Allowed {
 		return nil, &deniedError{d}
 	}
@@ -291,7 +307,10 @@ func (n *Node) decideWithin(stored []byte, r policy.Request) (*decision, error) 
 }
 
 func (n *Node) within(frozen []*policy.Surface, encoded []byte, r policy.Request) (*decision, error) {
-	p := n.policy.Load()
+	p, err := n.current()
+	if err != nil {
+		return nil, err
+	}
 	d := p.DecideWithin(frozen, r, n.contracts)
 	if !d.Allowed {
 		return nil, &deniedError{d}
@@ -318,7 +337,7 @@ func (n *Node) record(e *entry, d *decision, identity route.Identity) (ledger.St
 		return ledger.Start{}, fmt.Errorf("encode route identity: %w", err)
 	}
 	audit, err := json.Marshal(map[string]string{
-		"rule": d.Rule.Name, "policy": n.policy.Load().Digest(), "workspace": d.Workspace.String(),
+		"rule": d.Rule.Name, "policy": d.policy.Digest(), "workspace": d.Workspace.String(),
 		"purpose": name.Quote(e.verified.Purpose),
 	})
 	if err != nil {

@@ -204,7 +204,11 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 			return nil, err
 		}
 	}
-	current := n.policy.Load().Freeze(v.Root, c.holder, n.cfg.Now(), targets(v), n.contracts)
+	p, err := n.current()
+	if err != nil {
+		return nil, err
+	}
+	current := p.Freeze(v.Root, c.holder, n.cfg.Now(), targets(v), n.contracts)
 	if len(current) > 0 {
 		n.door.Proved(c.id)
 	}

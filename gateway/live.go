@@ -33,8 +33,10 @@ type entry struct {
 	digest   [32]byte
 	peer     peer.ID
 	verified *lease.Verified
+	chain    [][]byte       // that verified
 	finish   bool           // the grant lets it run on when the lease expires
 	request  policy.Request // to decide again, without Now
+	limits   policy.Limits  // that op was made with
 	token    []byte
 	since    time.Time
 	op       *operation.Operation
@@ -65,7 +67,7 @@ func (e *entry) surfaces() []*policy.Surface {
 // newEntry makes the entry of a Start that was decided.
 func (n *Node) newEntry(k ledger.Key, digest [32]byte, c caller, v *lease.Verified, r policy.Request, d *decision, release func()) *entry {
 	e := &entry{
-		key: k, digest: digest, peer: c.id, verified: v, request: r,
+		key: k, digest: digest, peer: c.id, verified: v, request: r, limits: d.Limits,
 		token: make([]byte, protocol.TokenSize), since: r.Now,
 		decided: make(chan struct{}), frozen: d.frozen,
 	}
@@ -253,35 +255,4 @@ func (l *live) close() <-chan struct{} {
 		}
 	}
 	return l.empty
-}
-
-// recheck ends what may not go on: expired, revoked, or with again, no longer
-// allowed by the policy.
-func (n *Node) recheck(again bool) {
-	now, p := n.cfg.Now(), n.policy.Load()
-	for _, e := range n.live.all() {
-		if cause, stop := n.stop(e, p, now, again); stop {
-			e.op.Cancel(cause)
-		}
-	}
-}
-
-func (n *Node) stop(e *entry, p *policy.Policy, now time.Time, again bool) (operation.Cause, bool) {
-	if !e.running() {
-		return 0, false
-	}
-	if n.verifier.Revoked == nil || n.verifier.Revoked.Revoked(e.verified.Subject()) {
-		return operation.CauseRevoked, true
-	}
-	if !e.finish && !now.Before(e.verified.NotAfter) {
-		return operation.CauseLeaseExpired, true
-	}
-	if again {
-		r := e.request
-		r.Now = now
-		if !p.DecideWithin(e.surfaces(), r, n.contracts).Allowed {
-			return operation.CausePolicy, true
-		}
-	}
-	return 0, false
 }

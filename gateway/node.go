@@ -33,6 +33,7 @@ type Node struct {
 	self      name.PeerID
 	host      host.Host
 	policy    atomic.Pointer[policy.Policy]
+	suspended atomic.Bool  // nothing new is decided, by any policy
 	evictBy   atomic.Int64 // until when evict waits, in Unix nanoseconds
 	verifier  *lease.Verifier
 	ledger    book
@@ -51,6 +52,8 @@ type Node struct {
 	work    sync.WaitGroup // handlers and the sweeper
 	closing chan struct{}
 	once    sync.Once
+
+	reloading sync.Mutex // one change of the policy at a time
 
 	mu     sync.Mutex // guards closed, and work.Add against work.Wait
 	closed bool
@@ -101,6 +104,7 @@ func New(cfg Config) (*Node, error) {
 	n.work.Go(n.sweep)
 	n.cfg.Log.Info().Str("peer", n.self.String()).Strs("addresses", texts(n.Addrs())).
 		Str("policy", n.digestOfPolicy()).Msg("gateway started")
+	n.Record(ledger.Event{Name: "gateway.started", Facts: map[string]string{"peer": n.self.String(), "policy": n.digestOfPolicy()}})
 	return n, nil
 }
 
@@ -149,6 +153,7 @@ func (n *Node) Close() error {
 		<-empty
 		n.work.Wait()
 		n.refusals.flush()
+		n.Record(ledger.Event{Name: "gateway.stopped"})
 		n.cfg.Log.Info().Msg("gateway stopped")
 	})
 	n.work.Wait()
@@ -167,21 +172,6 @@ func (n *Node) Addrs() []multiaddr.Multiaddr {
 	return out
 }
 
-// Reload makes p the policy: for connections and admissions at once, and what
-// runs and is no longer allowed is ended. nil denies everything.
-func (n *Node) Reload(p *policy.Policy) {
-	n.policy.Store(p)
-	n.door.Swap(p)
-	n.recheck(true)
-	n.evictBy.Store(time.Now().Add(evictBudget).UnixNano())
-	n.evict()
-	n.cfg.Log.Info().Str("policy", n.digestOfPolicy()).Msg("policy in force")
-}
-
-// Recheck looks at once at what runs: expiry and revocations. It happens twice a
-// second anyway.
-func (n *Node) Recheck() { n.recheck(false) }
-
 // Record writes an event to the ledger, at e.At or, if that is zero, now. It returns
 // when the event is written, but not yet durable, and waits for a disk that is slow:
 // act first, record then. What the ledger refuses, or a closed one, is an error line of
@@ -193,22 +183,6 @@ func (n *Node) Record(e ledger.Event) {
 	n.cfg.Observer.Event(e.Name)
 	if err := n.ledger.Event(e); err != nil {
 		n.cfg.Log.Error().Err(err).Str("event", e.Name).Msg("ledger: event not recorded")
-	}
-}
-
-// evict disconnects the peers that the policy does not admit any more; those that
-// are still to be told an end get a moment for it.
-func (n *Node) evict() {
-	waiting := map[peer.ID]bool{}
-	if time.Now().UnixNano() < n.evictBy.Load() {
-		for _, e := range n.live.all() {
-			waiting[e.peer] = waiting[e.peer] || e.op.Attached()
-		}
-	}
-	for _, id := range n.door.Unwelcome() {
-		if !waiting[id] {
-			n.disconnect(id)
-		}
 	}
 }
 

@@ -65,7 +65,7 @@ func TestObserverIsTold(t *testing.T) {
 			d.run(w.start(w.lease(), "print")).wantRefused(protocol.CodeNotStarted)
 			w.node.Record(ledger.Event{Name: "degraded"})
 			want := map[string]int{
-				"admitted": 1, "recorded": 2, "ended OK": 1, "event degraded": 1,
+				"admitted": 1, "recorded": 2, "ended OK": 1, "event degraded": 1, "event gateway.started": 1,
 				"refused ARGUMENT_REJECTED": 1, "refused DENIED": 1, "refused NOT_STARTED": 1,
 			}
 			eventually(t, func() bool { return maps.Equal(o.all(), want) })

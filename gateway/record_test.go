@@ -38,7 +38,7 @@ func TestRecord(t *testing.T) {
 func TestRecordThatIsRefused(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	n := &Node{cfg: Config{Now: (&clock{}).now, Log: zerolog.New(&log)}, ledger: locked{errors.New("lost")}}
+	n := &Node{cfg: Config{Now: (&clock{}).now, Log: zerolog.New(&log), Observer: nobody{}}, ledger: locked{errors.New("lost")}}
 	n.Record(ledger.Event{Name: "lockdown.on"})
 	require.Contains(t, log.String(), `"level":"error"`)
 	require.Contains(t, log.String(), "lockdown.on")

@@ -121,6 +121,9 @@ func (p *Policy) issuer(id name.PeerID) *IssuerRule {
 // SHA-256.
 func (p *Policy) Digest() string { return p.file.Digest }
 
+// File returns the filename that Parse was given.
+func (p *Policy) File() string { return p.file.Doc.Position(nil).File }
+
 // Workspaces returns the workspaces of the file, sorted by name.
 func (p *Policy) Workspaces() []Workspace { return slices.Clone(p.file.Workspaces) }
 

@@ -66,6 +66,7 @@ type Operation struct {
 	exit    *protocol.Exit
 	hurry   chan struct{} // closed by Hurry, when its time has come
 	hurried *time.Timer
+	hurryAt time.Time // when hurried fires
 }
 
 // New returns an operation that has not started. It ends by Run or by Abandon.
@@ -249,10 +250,12 @@ func (o *Operation) waitFor(d time.Duration, cut <-chan struct{}) (route.Exit, e
 func (o *Operation) Hurry(d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.hurried != nil && !o.hurried.Stop() {
-		return // it has come, or is about to
+	d = min(d, o.cfg.Grace)
+	at := time.Now().Add(d)
+	if o.hurried != nil && (!at.Before(o.hurryAt) || !o.hurried.Stop()) {
+		return // it has come, is about to, or comes earlier
 	}
-	o.hurried = time.AfterFunc(min(d, o.cfg.Grace), sync.OnceFunc(func() { close(o.hurry) }))
+	o.hurryAt, o.hurried = at, time.AfterFunc(d, sync.OnceFunc(func() { close(o.hurry) }))
 }
 
 // rootExited lets the outputs be read beyond the window: what is left in the
