@@ -243,7 +243,7 @@ var budgetExceptions = map[string]budget{
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},
-	"localhost/process": {codeLines: 1600, adr: "0054-three-systems-in-one-package.md"},
+	"localhost/process": {codeLines: 1620, adr: "0054-three-systems-in-one-package.md"},
 }
 
 type budget struct {

@@ -33,17 +33,25 @@ type Result struct {
 // matches its cause. An exit code that is not zero is no error. The Result holds
 // what there is, with an error too. When Run returns, nothing of the command lives.
 func (t *Transport) Run(ctx context.Context, s Spec, maxOutput int) (Result, error) {
+	return t.Feed(ctx, s, nil, maxOutput)
+}
+
+// Feed is Run with input: the command reads it, if it likes, and then the end.
+func (t *Transport) Feed(ctx context.Context, s Spec, input []byte, maxOutput int) (Result, error) {
 	p, err := t.Start(ctx, s)
 	if err != nil {
 		return Result{}, err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if in := p.Stdin(); in != nil {
-		_ = in.Close() // whether the child still listens is its own affair
-	}
 	var stdout, stderr bytes.Buffer
 	var readers sync.WaitGroup
+	if in := p.Stdin(); in != nil {
+		readers.Go(func() {
+			_, _ = in.Write(input) // whether the child still listens is its own affair
+			_ = in.Close()
+		})
+	}
 	readers.Go(func() { keep(&stdout, p.Stdout(), maxOutput, stop) })
 	readers.Go(func() { keep(&stderr, p.Stderr(), maxOutput, stop) })
 	drained := make(chan struct{})

@@ -402,6 +402,14 @@ func TestRun(t *testing.T) {
 	s.Stdin = true
 	_, err = tr.Run(ctx, s, 10)
 	require.NoError(t, err)
+	input := strings.Repeat("x", 1<<20) // more than a pipe holds
+	r, err = tr.Feed(ctx, s, []byte(input), len(input))
+	require.NoError(t, err)
+	require.Equal(t, input, string(r.Stdout))
+	s.Args = spec(mark, "exit", "3").Args
+	r, err = tr.Feed(ctx, s, []byte(input), 10)
+	require.NoError(t, err, "a command need not read its input")
+	require.Equal(t, 3, r.Exit.Code)
 
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
