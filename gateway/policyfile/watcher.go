@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -104,6 +105,7 @@ type Watcher struct {
 	bad     string         // the reading that was rejected last, until another outcome
 	trial   *trial         // a reading that has yet to count
 	deaf    bool           // nothing is armed
+	looks   atomic.Int64   // how often the file was read
 
 	mu     sync.Mutex // guards status
 	status Status
@@ -220,6 +222,7 @@ func (w *Watcher) read() reading {
 
 // look reads the file once, and tells whether it must be looked at again soon.
 func (w *Watcher) look(asked bool) (again bool) {
+	defer w.looks.Add(1)
 	w.arm() // before reading: what comes later is noticed
 	writing := busy(w.cfg.File)
 	r := w.read()
