@@ -47,7 +47,7 @@ var arrows = []struct {
 	{"gateway/revocations", []string{"gateway/ownerfile", "protocol/name", "lease", "lease/revocation"}, "a file of revocations; it decides by them alone"},
 	{"gateway/issued", []string{"gateway/ownerfile", "protocol/name", "lease"}, "files about leases that were issued here"},
 	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
-	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
+	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "lease/revocation", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
 	{"localhost/internal/*", nil, "helpers of the runtime"},
 	{"localhost/manifest", []string{"localhost/internal/*", "protocol/name", "protocol/argv"}, "strict types"},
 	{"localhost/route", []string{"protocol/name", "protocol/argv"}, "values that the gateway may hold"},
@@ -79,7 +79,7 @@ var forbidden = []struct {
 // pure lists packages that take bytes and return values, with what they must not
 // import.
 var pure = struct{ pkgs, not []string }{
-	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/strict"},
+	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/strict", "policy/compare", "policy/layout", "policy/edit"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
 }
 
@@ -239,7 +239,7 @@ var budgetExceptions = map[string]budget{
 	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 	"gateway":           {files: 14, codeLines: 2100, adr: "0060-gateway-in-three-packages.md"},
-	"gateway/ledger":    {codeLines: 1650, exported: 26, adr: "0093-the-audit-reads-the-files.md"},
+	"gateway/ledger":    {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},

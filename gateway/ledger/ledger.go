@@ -191,9 +191,20 @@ type Claim struct {
 	// MaxOperations below 1 allows none.
 	Lease         [16]byte
 	MaxOperations int
+	// Above are the links above Lease, root first, if it was passed on: the operation
+	// counts against each of them, too.
+	Above []Link
 	// Frozen is the grant that the caller decided by: what Frozen returned, or the
 	// proposal for the first use of the invocation. It is not empty.
 	Frozen []byte
+}
+
+// Link is a lease that was passed on by Holder. The first one's issuer is that of
+// the Key, every other one's is the holder of the link before it.
+type Link struct {
+	Lease         [16]byte
+	Holder        name.PeerID
+	MaxOperations int
 }
 
 // Outcome is the answer of Reserve and Lookup.
@@ -232,7 +243,7 @@ func (l *Ledger) Lookup(k Key) (Outcome, error) {
 }
 
 // Operations counts the operations of one lease of an issuer: those recorded and
-// those reserved.
+// those reserved, under the lease itself or under one that was passed on below it.
 func (l *Ledger) Operations(issuer name.PeerID, lease [16]byte) int {
 	h := l.leaseHash(issuer, lease)
 	l.mu.Lock()

@@ -285,7 +285,7 @@ func (ld *loader) add(f segment.Frame, seg record.Segment, x *snapshot.Index) er
 	case (f.Index == seg.First) != record.IsSegment(f.Payload):
 		return bad("the record of a segment is not where it belongs")
 	case record.IsSegment(f.Payload): // survey has read it
-	case kind == record.KindStart:
+	case kind == record.KindStart, kind == record.KindDelegated:
 		err = ld.addStart(f, int64(seg.Base), x)
 	case kind == record.KindEnd || kind == record.KindNotStarted || kind == record.KindUnknown:
 		of, whole := record.EndOf(f.Payload)
@@ -331,11 +331,15 @@ func (ld *loader) addStart(f segment.Frame, base int64, x *snapshot.Index) error
 	if _, ok := ld.views.places[h]; ok {
 		return errSecondStart
 	}
-	scope, lease := ld.keys.Scope(s.Issuer, s.Holder, s.Invocation), ld.keys.Lease(s.Issuer, s.Lease)
-	x.AddStart(snapshot.Start{Index: f.Index, Offset: f.Offset, Hash: h}, scope, lease, s.NotAfter(), s.HasFrozen)
+	scope := ld.keys.Scope(s.Issuer, s.Holder, s.Invocation)
+	x.AddStart(snapshot.Start{Index: f.Index, Offset: f.Offset, Hash: h}, scope, s.NotAfter(), s.HasFrozen)
+	for issuer, lease := range s.Counted() {
+		counted := ld.keys.Lease(issuer, lease)
+		x.AddLease(counted)
+		ld.views.operations[counted]++
+	}
 	ld.views.places[h] = place{start: base + f.Offset}
 	ld.open[f.Index] = h
-	ld.views.operations[lease]++
 	grant := int64(-1)
 	if s.HasFrozen {
 		grant = base + f.Offset

@@ -47,8 +47,10 @@ type operation struct {
 	key           Key
 	digest        [32]byte
 	leaseID       [16]byte
+	above         []record.Link
 	hash          folder.Hash
-	scope, lease  folder.Hash
+	scope         folder.Hash
+	budgets       []budget // of each link, root first
 	phase         phase
 	settled       chan struct{} // closed when the phase leaves pending
 	record        *Start
@@ -56,6 +58,33 @@ type operation struct {
 	end           *End
 	freezing      *freezing // nil once a record has the grant
 	proposedGrant []byte
+}
+
+// budget is what one lease allows.
+type budget struct {
+	lease folder.Hash
+	most  int
+}
+
+// budgetsOf lists the leases that an operation counts against. Each is the word of
+// its own issuer: a holder that chose the ID of another's lease for its link would
+// spend nothing of it. spec: LEDGER-19.
+func (l *Ledger) budgetsOf(c Claim) ([]budget, []record.Link) {
+	var budgets []budget
+	var above []record.Link
+	issuer := c.Issuer
+	for _, o := range c.Above {
+		budgets = append(budgets, budget{l.leaseHash(issuer, o.Lease), o.MaxOperations})
+		above = append(above, record.Link{Lease: o.Lease, Holder: o.Holder})
+		issuer = o.Holder
+	}
+	return append(budgets, budget{l.leaseHash(issuer, c.Lease), c.MaxOperations}), above
+}
+
+func (v *views) exhausted(budgets []budget) bool {
+	return slices.ContainsFunc(budgets, func(b budget) bool {
+		return b.most < 1 || v.operations[b.lease] >= uint32(min(b.most, 1<<30))
+	})
 }
 
 type phase uint8
@@ -92,10 +121,11 @@ func (l *Ledger) reserve(c Claim) (Outcome, error) {
 	}
 	op := &operation{
 		key: c.Key, digest: c.Digest, leaseID: c.Lease, hash: l.operationHash(c.Key),
-		scope: l.scopeHash(c.Issuer, c.Invocation, c.Holder), lease: l.leaseHash(c.Issuer, c.Lease),
+		scope:   l.scopeHash(c.Issuer, c.Invocation, c.Holder),
 		settled: make(chan struct{}), proposedGrant: c.Frozen,
 	}
-	out, at, err := l.take(op, c.MaxOperations)
+	op.budgets, op.above = l.budgetsOf(c)
+	out, at, err := l.take(op)
 	switch {
 	case err != nil:
 		return Outcome{}, err
@@ -125,7 +155,7 @@ func gone(err error) (Outcome, error) {
 // take decides in memory, in one step. A place is where the rest has to be read
 // from: the frozen grant of a reservation, or the whole outcome where there is
 // none.
-func (l *Ledger) take(op *operation, maxOperations int) (Outcome, *place, error) {
+func (l *Ledger) take(op *operation) (Outcome, *place, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if other, ok := l.views.live[op.hash]; ok {
@@ -145,7 +175,7 @@ func (l *Ledger) take(op *operation, maxOperations int) (Outcome, *place, error)
 		return Outcome{State: StateClosed}, nil, nil
 	case l.err != nil:
 		return Outcome{}, nil, l.err
-	case maxOperations < 1 || l.views.operations[op.lease] >= uint32(min(maxOperations, 1<<30)):
+	case l.views.exhausted(op.budgets):
 		return Outcome{State: StateExhausted}, nil, nil
 	case !isFrozen && len(op.proposedGrant) == 0:
 		return Outcome{}, nil, errNoGrant
@@ -153,7 +183,9 @@ func (l *Ledger) take(op *operation, maxOperations int) (Outcome, *place, error)
 		return Outcome{}, nil, fmt.Errorf("frozen grant of more than %d bytes", record.MaxFrozen)
 	}
 	l.views.live[op.hash] = op
-	l.views.operations[op.lease]++
+	for _, b := range op.budgets {
+		l.views.operations[b.lease]++
+	}
 	out := Outcome{Reservation: &Reservation{l: l, op: op}}
 	if isFrozen {
 		return out, &place{start: sc.frozen}, nil
@@ -222,8 +254,10 @@ func (op *operation) outcome() Outcome {
 func (v *views) drop(op *operation) {
 	op.phase = phaseGone
 	delete(v.live, op.hash)
-	if v.operations[op.lease]--; v.operations[op.lease] == 0 {
-		delete(v.operations, op.lease)
+	for _, b := range op.budgets {
+		if v.operations[b.lease]--; v.operations[b.lease] == 0 {
+			delete(v.operations, b.lease)
+		}
 	}
 	v.thaw(op)
 	close(op.settled)
@@ -304,6 +338,7 @@ func (l *Ledger) readStart(at int64) (*Start, error) {
 
 func (l *Ledger) start(op *operation, s Start) error {
 	s.Key, s.Digest, s.Lease, s.At, s.Frozen = op.key, op.digest, op.leaseID, l.now().UTC().Truncate(time.Millisecond), nil
+	s.Above = op.above
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -352,7 +387,10 @@ func (l *Ledger) enter(en *entry, off int64, index uint64) {
 		v.places[op.hash] = place{start: at}
 		until := op.record.LeaseNotAfter
 		grant := len(op.record.Frozen) > 0
-		l.log.index.AddStart(snapshot.Start{Index: index, Offset: off, Hash: op.hash}, op.scope, op.lease, until, grant)
+		l.log.index.AddStart(snapshot.Start{Index: index, Offset: off, Hash: op.hash}, op.scope, until, grant)
+		for _, b := range op.budgets {
+			l.log.index.AddLease(b.lease)
+		}
 		if grant {
 			v.widen(op.scope, at, until.UnixMilli())
 		} else {

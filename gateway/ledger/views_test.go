@@ -140,6 +140,79 @@ func TestOperationBudget(t *testing.T) {
 	require.Equal(t, StateExhausted, stateOf(t, l, claim(3)))
 }
 
+// What is started under a lease that was passed on counts for every link, under the
+// issuer of each, whoever holds it, and after a restart that reads the records or the
+// snapshots. spec: LEDGER-19
+func TestOperationBudgetOfAChain(t *testing.T) {
+	t.Parallel()
+	root, first, second, third := testPeer(t, 1), testPeer(t, 2), testPeer(t, 3), testPeer(t, 4)
+	direct := func(n int) Claim {
+		c := testClaim(t, n)
+		c.MaxOperations = 5
+		return c
+	}
+	passedOn := func(n, most int, to name.PeerID, id byte) Claim {
+		c := direct(n)
+		c.Holder, c.Lease, c.MaxOperations = to, [16]byte{id}, most
+		c.Above = []Link{{Lease: [16]byte{1}, Holder: first, MaxOperations: 5}}
+		return c
+	}
+	twice := func(n int) Claim {
+		c := passedOn(n, 9, third, 4)
+		c.Above = append(c.Above, Link{Lease: [16]byte{3}, Holder: second, MaxOperations: 3})
+		return c
+	}
+	for _, bytes := range []int64{0, 1} { // one segment, or one for each record
+		dir := ledgerDir(t)
+		cfg := Config{Dir: dir, Now: testNow, segmentBytes: bytes}
+		l, err := Open(cfg)
+		require.NoError(t, err)
+		run(t, l, direct(1))
+		run(t, l, passedOn(2, 3, second, 3))
+		held, err := l.Reserve(twice(3))
+		require.NoError(t, err)
+		require.Equal(t, 3, l.Operations(root, [16]byte{1}))
+		require.Equal(t, 2, l.Operations(first, [16]byte{3}), "the link's own, under its issuer")
+		require.Equal(t, 1, l.Operations(second, [16]byte{4}))
+		require.Zero(t, l.Operations(root, [16]byte{3}))
+		held.Reservation.Release()
+		require.Equal(t, []int{2, 1, 0}, []int{l.Operations(root, [16]byte{1}), l.Operations(first, [16]byte{3}), l.Operations(second, [16]byte{4})})
+		run(t, l, twice(3))
+		run(t, l, twice(4))
+		require.Equal(t, StateExhausted, stateOf(t, l, twice(5)), "the link in the middle has no more")
+		require.Equal(t, StateExhausted, stateOf(t, l, passedOn(5, 3, second, 3)))
+		require.Equal(t, StateExhausted, stateOf(t, l, passedOn(5, 0, second, 6)), "zero is none")
+		other := passedOn(5, 3, third, 1) // a link with the ID of its root, which is not its root's
+		run(t, l, other)
+		for range 2 {
+			require.Equal(t, 5, l.Operations(root, [16]byte{1}))
+			require.Equal(t, 1, l.Operations(first, [16]byte{1}))
+			require.Equal(t, StateExhausted, stateOf(t, l, direct(6)), "the root's holder has none left")
+			require.Equal(t, StateExhausted, stateOf(t, l, passedOn(6, 9, second, 9)), "nor has a new link")
+			out := must(l.Lookup(twice(4).Key))
+			require.Equal(t, []record.Link{{Lease: [16]byte{1}, Holder: first}, {Lease: [16]byte{3}, Holder: second}}, out.Start.Above)
+			require.Equal(t, [16]byte{4}, out.Start.Lease)
+			require.Nil(t, must(l.Lookup(direct(1).Key)).Start.Above)
+			require.NoError(t, l.Close())
+			l, err = Open(cfg)
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Close())
+	}
+	l := mustOpen(t, ledgerDir(t))
+	for _, above := range [][]Link{{{}}, {{Holder: first}, {Holder: second}, {Holder: third}}} {
+		c := direct(1)
+		c.Above = above
+		for i := range c.Above {
+			c.Above[i].MaxOperations = 1
+		}
+		out, err := l.Reserve(c)
+		require.NoError(t, err)
+		require.Error(t, out.Reservation.Start(t.Context(), testStart()), "it has no record")
+		out.Reservation.Release()
+	}
+}
+
 // spec: LEDGER-20
 func TestFirstStartFreezes(t *testing.T) {
 	t.Parallel()

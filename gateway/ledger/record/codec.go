@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	KindRefusal    = 6
 	KindEvent      = 7
 	KindContinued  = 8
+	KindDelegated  = 9 // a start under a lease that was passed on
 )
 
 var errMalformed = errors.New("malformed record")
@@ -155,7 +157,11 @@ func (d *decoder) end() error {
 // Encode writes the record; Check was nil.
 func (s *Start) Encode() []byte {
 	e := &encoder{b: make([]byte, 0, 512+len(s.Frozen)+len(s.Identity)+len(s.Audit))}
-	e.byte(KindStart)
+	kind := byte(KindStart)
+	if len(s.Above) > 0 {
+		kind = KindDelegated
+	}
+	e.byte(kind)
 	e.time(s.At)
 	e.fixedPeer(s.Issuer)
 	e.fixedPeer(s.Holder)
@@ -170,6 +176,13 @@ func (s *Start) Encode() []byte {
 	e.bytes(s.Identity)
 	e.bytes(s.Audit)
 	e.bytes(s.Frozen)
+	if len(s.Above) > 0 {
+		e.uint(uint64(len(s.Above)))
+	}
+	for _, o := range s.Above {
+		e.raw(o.Lease[:])
+		e.fixedPeer(o.Holder)
+	}
 	return e.b
 }
 
@@ -180,6 +193,7 @@ type StartView struct {
 	Invocation, Operation         []byte
 	HasFrozen                     bool
 
+	above                       []byte // links of 16 and 32 bytes
 	at, notAfter                uint64
 	connector, version, command []byte
 	identity, audit, frozen     []byte
@@ -188,7 +202,8 @@ type StartView struct {
 // ViewStart reads a Start without checking its names.
 func ViewStart(payload []byte) (StartView, error) {
 	d := &decoder{b: payload}
-	if d.byte() != KindStart {
+	kind := d.byte()
+	if kind != KindStart && kind != KindDelegated {
 		d.fail()
 	}
 	v := StartView{at: d.uint()}
@@ -198,6 +213,14 @@ func ViewStart(payload []byte) (StartView, error) {
 	v.connector, v.version, v.command = d.bytes(name.MaxConnectorKey), d.bytes(name.MaxVersion), d.bytes(name.MaxCommand)
 	v.identity, v.audit, v.frozen = d.bytes(MaxIdentity), d.bytes(MaxAudit), d.bytes(MaxFrozen)
 	v.HasFrozen = len(v.frozen) > 0
+	if kind == KindDelegated {
+		n := d.uint()
+		if n < 1 || n > MaxAbove {
+			d.fail()
+			n = 0
+		}
+		v.above = d.raw(int(n) * linkSize)
+	}
 	if v.at > maxTime || v.notAfter > maxTime || v.notAfter == 0 {
 		d.fail()
 	}
@@ -206,6 +229,23 @@ func ViewStart(payload []byte) (StartView, error) {
 
 // NotAfter is the end of the lease that the operation was started under.
 func (v *StartView) NotAfter() time.Time { return time.UnixMilli(int64(v.notAfter)).UTC() }
+
+// Counted are the leases that the start counts against, root first, each with its
+// own issuer: raw keys and IDs.
+func (v *StartView) Counted() iter.Seq2[[]byte, []byte] {
+	return func(yield func(issuer, lease []byte) bool) {
+		issuer := v.Issuer
+		for link := range slices.Chunk(v.above, linkSize) {
+			if !yield(issuer, link[:16]) {
+				return
+			}
+			issuer = link[16:]
+		}
+		yield(issuer, v.Lease)
+	}
+}
+
+const linkSize = 16 + 32
 
 // DecodeStart returns a Start that shares no memory with payload.
 func DecodeStart(payload []byte) (*Start, error) {
@@ -220,6 +260,9 @@ func DecodeStart(payload []byte) (*Start, error) {
 		Frozen:        slices.Clone(v.frozen), Identity: slices.Clone(v.identity), Audit: slices.Clone(v.audit),
 	}
 	s.Issuer, s.Holder = d.peerFrom(v.Issuer), d.peerFrom(v.Holder)
+	for link := range slices.Chunk(v.above, linkSize) {
+		s.Above = append(s.Above, Link{[16]byte(link), d.peerFrom(link[16:])})
+	}
 	s.Invocation = checked(d, name.ParseInvocationID, v.Invocation)
 	s.Operation = checked(d, name.ParseOperationID, v.Operation)
 	s.Connector = checked(d, name.ParseConnectorKey, v.connector)
@@ -407,7 +450,7 @@ func Decode(index uint64, payload []byte) (Entry, error) {
 	case KindSegment, KindContinued:
 		_, err = DecodeSegment(payload)
 		en.At = Time(payload)
-	case KindStart:
+	case KindStart, KindDelegated:
 		if en.Start, err = DecodeStart(payload); err == nil {
 			en.At = en.Start.At
 		}

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +19,7 @@ const (
 	MaxCause    = 64        // End.Cause, Refusal.Reason, Event.Name
 	MaxDetail   = 1 << 10   // End.Detail, Refusal.Detail, each value of an Event
 	MaxFacts    = 32        // facts of an Event
+	MaxAbove    = 2         // Start.Above
 
 	MaxRecord = 1 << 20 // an encoded record
 )
@@ -62,6 +64,8 @@ type Start struct {
 	At     time.Time
 	Digest [32]byte // keyed digest of the request
 	Lease  [16]byte // the lease that it was started under
+	// Above are the links above Lease, root first, if it was passed on; else none.
+	Above []Link
 	// LeaseNotAfter bounds how long the record protects from something.
 	LeaseNotAfter time.Time
 	Connector     name.ConnectorKey
@@ -71,6 +75,13 @@ type Start struct {
 	Frozen []byte
 	// Identity is the pinned route's; Audit is more for the audit. Opaque.
 	Identity, Audit []byte
+}
+
+// Link is a lease that was passed on, and by whom. The first one's issuer is that
+// of the Key, and every other one's is the holder of the link before it.
+type Link struct {
+	Lease  [16]byte
+	Holder name.PeerID
 }
 
 // End is the one end of an operation. State is StateEnded, StateNotStarted or
@@ -152,6 +163,10 @@ func (s *Start) Check() error {
 		return fmt.Errorf("identity of more than %d bytes", MaxIdentity)
 	case len(s.Audit) > MaxAudit:
 		return fmt.Errorf("audit detail of more than %d bytes", MaxAudit)
+	case len(s.Above) > MaxAbove:
+		return fmt.Errorf("more than %d links", MaxAbove)
+	case slices.ContainsFunc(s.Above, func(o Link) bool { return o.Holder.IsZero() }):
+		return errInvalidKey
 	}
 	return s.Key.Check()
 }

@@ -40,6 +40,12 @@ func testStart() Start {
 	}
 }
 
+func testDelegated() Start {
+	s := testStart()
+	s.Above = []Link{{[16]byte{7}, testPeer(8)}, {[16]byte{9}, testPeer(10)}}
+	return s
+}
+
 func testSegment() Segment {
 	return Segment{
 		ID: [16]byte{1, 2}, Birth: testTime, First: 7, VerifierKey: "lend/ledger/01+abc+def", Base: 1000,
@@ -59,6 +65,7 @@ func testRefusal() Refusal {
 // samples is one record of each kind, and the shortest of some.
 func samples() map[string][]byte {
 	start, seg := testStart(), testSegment()
+	delegated := testDelegated()
 	bare := testStart()
 	bare.Frozen, bare.Identity, bare.Audit = nil, nil, nil
 	end := End{
@@ -69,6 +76,7 @@ func samples() map[string][]byte {
 		"segment":       seg.Encode(testTime),
 		"start":         start.Encode(),
 		"start-bare":    bare.Encode(),
+		"delegated":     delegated.Encode(),
 		"end":           end.Encode(300),
 		"not-started":   (&End{State: StateNotStarted, At: testTime}).Encode(1),
 		"unknown":       (&End{State: StateUnknown, At: testTime}).Encode(1 << 60),
@@ -87,6 +95,17 @@ func TestRoundTrip(t *testing.T) {
 	got, err := Decode(5, s["start"])
 	require.NoError(t, err)
 	require.Equal(t, Entry{Index: 5, At: testTime, Start: &start}, got)
+
+	delegated := testDelegated()
+	require.Equal(t, delegated, *must(Decode(5, s["delegated"])).Start)
+	require.Equal(t, byte(KindDelegated), s["delegated"][0])
+	view, err := ViewStart(s["delegated"])
+	require.NoError(t, err)
+	var counted []string
+	for issuer, lease := range view.Counted() {
+		counted = append(counted, string(issuer[0])+string(lease[0]))
+	}
+	require.Equal(t, []string{"\x01\x07", "\x08\x09", "\x0a\x02"}, counted)
 
 	got, err = Decode(5, s["end"])
 	require.NoError(t, err)
@@ -160,6 +179,10 @@ func TestStrictDecoding(t *testing.T) {
 		"bad-utf8":           strings.Replace(string(event), "boot", "bo\xfft", 1),
 		"time-in-year-10000": string(binary.AppendUvarint([]byte{KindEvent}, maxTime+1)) + "\x00\x00",
 		"bad-name":           strings.Replace(string(samples()["start"]), "github", "GITHUB", 1),
+		"no-links":           string(samples()["start-bare"]) + "\x00",
+		"links-of-none":      "\x09" + string(samples()["start-bare"][1:]) + "\x00",
+		"three-links":        "\x09" + string(samples()["start-bare"][1:]) + "\x03" + strings.Repeat("x", 3*48),
+		"link-of-a-start":    "\x02" + string(samples()["delegated"][1:]),
 		"end-flags":          strings.Replace(string(samples()["end"]), "SIGKILL\x03", "SIGKILL\x07", 1),
 	} {
 		_, err := Decode(0, []byte(b))
@@ -196,12 +219,17 @@ func TestTextIsCut(t *testing.T) {
 // A record of the greatest size fits into a frame. spec: LEDGER-7
 func TestGreatestStartFits(t *testing.T) {
 	t.Parallel()
-	s := testStart()
+	s := testDelegated()
 	s.Frozen, s.Identity, s.Audit = make([]byte, MaxFrozen), make([]byte, MaxIdentity), make([]byte, MaxAudit)
 	require.NoError(t, s.Check())
 	require.LessOrEqual(t, len(s.Encode()), MaxRecord)
 	require.Equal(t, s, *must(Decode(0, s.Encode())).Start)
 	s.Frozen = append(s.Frozen, 0)
+	require.Error(t, s.Check())
+	s = testDelegated()
+	s.Above = append(s.Above, s.Above[0])
+	require.Error(t, s.Check())
+	s.Above = []Link{{}}
 	require.Error(t, s.Check())
 }
 

@@ -52,10 +52,10 @@ func New(first uint64) *Index {
 	return &Index{First: first, Scopes: make(map[folder.Hash]Scope), Leases: make(map[folder.Hash]uint32)}
 }
 
-// AddStart adds a start record; s has its hash, index and offset.
-func (x *Index) AddStart(s Start, scope, lease folder.Hash, until time.Time, frozen bool) {
+// AddStart adds a start record; s has its hash, index and offset. AddLease is for
+// each lease that it counts against.
+func (x *Index) AddStart(s Start, scope folder.Hash, until time.Time, frozen bool) {
 	x.Starts = append(x.Starts, s)
-	x.Leases[lease]++
 	sc, ok := x.Scopes[scope]
 	if !ok {
 		sc.Frozen = -1
@@ -67,6 +67,9 @@ func (x *Index) AddStart(s Start, scope, lease folder.Hash, until time.Time, fro
 	x.Scopes[scope] = sc
 	x.Until = max(x.Until, sc.Until)
 }
+
+// AddLease counts the newest start against a lease.
+func (x *Index) AddLease(lease folder.Hash) { x.Leases[lease]++ }
 
 // AddEnd adds an end record.
 func (x *Index) AddEnd(e End) { x.Ends = append(x.Ends, e) }

@@ -27,9 +27,12 @@ func keys(t *testing.T) *folder.Keys {
 
 func sample() *Index {
 	x := New(100)
-	x.AddStart(Start{101, 40, folder.Hash{1}}, folder.Hash{2}, folder.Hash{3}, testTime, true)
-	x.AddStart(Start{103, 400, folder.Hash{4}}, folder.Hash{2}, folder.Hash{3}, testTime.Add(time.Hour), true)
-	x.AddStart(Start{104, 500, folder.Hash{5}}, folder.Hash{6}, folder.Hash{7}, testTime, false)
+	x.AddStart(Start{101, 40, folder.Hash{1}}, folder.Hash{2}, testTime, true)
+	x.AddLease(folder.Hash{3})
+	x.AddStart(Start{103, 400, folder.Hash{4}}, folder.Hash{2}, testTime.Add(time.Hour), true)
+	x.AddLease(folder.Hash{3})
+	x.AddStart(Start{104, 500, folder.Hash{5}}, folder.Hash{6}, testTime, false)
+	x.AddLease(folder.Hash{7})
 	x.AddEnd(End{Of: 7, Offset: 300})
 	x.AddEnd(End{Of: 101, Offset: 600})
 	x.Seen(testTime)
@@ -103,7 +106,8 @@ func TestAnyIndex(t *testing.T) {
 			next += rapid.Uint64Range(1, 9).Draw(rt, "gap")
 			off := rapid.Int64Range(0, 1<<32-1).Draw(rt, "offset")
 			if rapid.Bool().Draw(rt, "start") {
-				x.AddStart(Start{next, off, hash.Draw(rt, "op")}, hash.Draw(rt, "scope"), hash.Draw(rt, "lease"), testTime, rapid.Bool().Draw(rt, "frozen"))
+				x.AddStart(Start{next, off, hash.Draw(rt, "op")}, hash.Draw(rt, "scope"), testTime, rapid.Bool().Draw(rt, "frozen"))
+				x.AddLease(hash.Draw(rt, "lease"))
 			} else {
 				x.AddEnd(End{rapid.Uint64().Draw(rt, "of"), off})
 			}
