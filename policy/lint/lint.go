@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -132,7 +133,7 @@ func (l *linter) fixedOptions(fixed []string) {
 
 func (l *linter) option(o string) (danger, bool) {
 	if d, ok := own[l.cli][o]; ok {
-		return d, true
+		return d, d.why != ""
 	}
 	d, ok := options[o]
 	return d, ok
@@ -151,9 +152,31 @@ func (l *linter) parameter(p argv.Parameter) {
 	if variables[p.Variable] && !Pinned(p) {
 		l.add(true, n, "the variable "+p.Variable+" chooses another account, server or resource", "list its values with enum, or leave it out")
 	}
+	l.probe(p)
 	if l.writes() && p.Stdin == nil && freeText(p) {
 		l.add(false, n, "any text at all goes into an argument of a command that writes", "bound it with pattern and max_length, or read it from standard input")
 	}
+}
+
+// probe tries values that are known to lead a CLI elsewhere.
+func (l *linter) probe(p argv.Parameter) {
+	if p.Position == 0 || p.Schemas[0].Type != argv.TypeString || Pinned(p) {
+		return
+	}
+	for _, try := range probes[l.cli] {
+		if accepts(p, try.value) {
+			l.add(false, p.Name.String(), fmt.Sprintf("it accepts %q, which %s", try.value, try.why), "bound it with a pattern without / and :")
+			return
+		}
+	}
+}
+
+// accepts tells whether the patterns and lengths of a parameter let a text through.
+func accepts(p argv.Parameter, s string) bool {
+	return !slices.ContainsFunc(p.Schemas, func(q argv.Schema) bool {
+		re, err := regexp.Compile(`^(?:` + q.Pattern + `)$`)
+		return q.Kind != "" || q.MaxLength != nil && len(s) > *q.MaxLength || err != nil || q.Pattern != "" && !re.MatchString(s)
+	})
 }
 
 // harmless tells whether what a parameter accepts leaves an option no harm: a
