@@ -1,0 +1,376 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// guard is one condition, or a part of one, that keeps a request out.
+type guard struct {
+	// Key names it for as long as the text of the condition stays.
+	Key  string
+	File string // from the top
+	Line int
+	ID   int
+
+	dir        string
+	start, end int  // of the condition in the file, in bytes
+	pass       bool // taking it away makes the condition true, instead of false
+
+	candidates []*test // to which it made a difference, fastest first
+	// KilledBy is the test that failed without it.
+	KilledBy string
+	tried    int
+}
+
+func (g *guard) survival() string {
+	if g.tried == 0 {
+		return "no test makes it act"
+	}
+	return fmt.Sprintf("%d tests make it act, and pass without it", g.tried)
+}
+
+// findAll finds the guards of the whole path, in its order.
+func findAll(root string) ([]*guard, error) {
+	var out []*guard
+	for _, p := range path() {
+		files, err := filepath.Glob(filepath.Join(root, p.dir, "*.go"))
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", p.dir, err)
+		}
+		for _, file := range files {
+			base := filepath.Base(file)
+			if strings.HasSuffix(base, "_test.go") || p.files != nil && !slices.Contains(p.files, base) || foreign(base) {
+				continue
+			}
+			src, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("read source: %w", err)
+			}
+			found, err := find(p, base, src)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, found...)
+		}
+	}
+	count := map[string]int{}
+	for i, g := range out {
+		g.ID = i + 1
+		count[g.Key]++
+		if n := count[g.Key]; n > 1 {
+			g.Key = fmt.Sprintf("%s #%d", g.Key, n)
+		}
+	}
+	return out, nil
+}
+
+// foreign tells whether a file is of another system.
+func foreign(base string) bool {
+	for _, s := range []string{"_windows.go", "_darwin.go", "_other.go"} {
+		if strings.HasSuffix(base, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// finder finds the guards of one function.
+type finder struct {
+	part part
+	file string
+	fset *token.FileSet
+	src  []byte
+	name string
+	// denies: a true, or a value that is not nil, refuses. passes: what refuses is
+	// false. Both are of the last result.
+	result string // "error", "denies", "passes", "reason", "decision" or ""
+	out    []*guard
+}
+
+func find(p part, base string, src []byte) ([]*guard, error) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, base, src, 0)
+	if err != nil {
+		return nil, fmt.Errorf("parse source: %w", err)
+	}
+	var out []*guard
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil || slices.Contains(p.skip, fn.Name.Name) {
+			continue
+		}
+		fd := &finder{part: p, file: base, fset: fset, src: src, name: fn.Name.Name, result: resultOf(p, fn.Name.Name, fn.Type)}
+		fd.block(fn.Body)
+		out = append(out, fd.out...)
+	}
+	return out, nil
+}
+
+// resultOf says how the last result of a function refuses.
+func resultOf(p part, name string, t *ast.FuncType) string {
+	if t.Results == nil || len(t.Results.List) == 0 {
+		return ""
+	}
+	last := t.Results.List[len(t.Results.List)-1].Type
+	switch typ := last.(type) {
+	case *ast.Ident:
+		switch typ.Name {
+		case "error":
+			return "error"
+		case "bool":
+			if slices.Contains(p.denies, name) {
+				return "denies"
+			}
+			return "passes"
+		case "Reason":
+			return "reason"
+		case "Decision":
+			return "decision"
+		}
+	case *ast.StarExpr:
+		if s, ok := typ.X.(*ast.SelectorExpr); ok && s.Sel.Name == "Refusal" {
+			return "error" // nil passes
+		}
+	}
+	return ""
+}
+
+// verdict of a return: it refuses, passes, or cannot be told.
+type verdict int
+
+const (
+	untold verdict = iota
+	refuses
+	passes
+)
+
+func (f *finder) verdict(r *ast.ReturnStmt) verdict {
+	if len(r.Results) == 0 {
+		return untold
+	}
+	last := r.Results[len(r.Results)-1]
+	id, isID := last.(*ast.Ident)
+	switch f.result {
+	case "error":
+		if isID && id.Name == "nil" {
+			return passes
+		}
+		if call, ok := last.(*ast.CallExpr); ok && !makesError(call) {
+			return untold // it may return nil
+		}
+		return refuses
+	case "denies", "passes":
+		if isID && (id.Name == "true" || id.Name == "false") {
+			if (id.Name == "true") == (f.result == "denies") {
+				return refuses
+			}
+			return passes
+		}
+	case "reason":
+		if isID && id.Name == "ReasonInternal" {
+			return passes
+		}
+		return refuses
+	case "decision":
+		if _, ok := last.(*ast.CompositeLit); ok {
+			return refuses
+		}
+		if isID && id.Name == "denied" {
+			return refuses
+		}
+	}
+	return untold
+}
+
+// makesError tells whether a call makes an error rather than passing one on.
+func makesError(c *ast.CallExpr) bool {
+	name := ""
+	switch fun := c.Fun.(type) {
+	case *ast.Ident:
+		name = fun.Name
+	case *ast.SelectorExpr:
+		name = fun.Sel.Name
+	}
+	switch name {
+	case "Errorf", "New", "refuse", "unavailable", "at", "malformed", "fieldError", "answer", "Join":
+		return true
+	}
+	return false
+}
+
+// block looks at the statements of a body.
+func (f *finder) block(b *ast.BlockStmt) {
+	f.statements(b.List)
+}
+
+func (f *finder) statements(list []ast.Stmt) {
+	for i, s := range list {
+		switch s := s.(type) {
+		case *ast.IfStmt:
+			f.ifStmt(s, list[i+1:])
+			continue
+		case *ast.SwitchStmt:
+			f.switchStmt(s)
+		case *ast.ReturnStmt:
+			f.returned(s)
+		}
+		f.inner(s)
+	}
+}
+
+// inner looks into the blocks of a statement, those of function literals included;
+// what a literal returns is not the function's result.
+func (f *finder) inner(s ast.Stmt) {
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			sub := *f
+			sub.out, sub.result = nil, resultOf(f.part, "", n.Type)
+			sub.block(n.Body)
+			f.out = append(f.out, sub.out...)
+			return false
+		case *ast.BlockStmt:
+			f.block(n)
+			return false
+		case *ast.CaseClause:
+			f.statements(n.Body)
+			return false
+		case *ast.CommClause:
+			f.statements(n.Body)
+			return false
+		}
+		return true
+	})
+}
+
+func (f *finder) ifStmt(s *ast.IfStmt, rest []ast.Stmt) {
+	switch v := f.ends(s.Body.List); {
+	case v == refuses, f.acts(s.Body.List):
+		f.alternatives(s.Cond, false)
+	case v == passes && f.leadsToRefusal(rest):
+		f.conjuncts(s.Cond)
+	}
+	f.block(s.Body)
+	switch e := s.Else.(type) {
+	case *ast.IfStmt:
+		f.ifStmt(e, rest)
+	case *ast.BlockStmt:
+		f.block(e)
+	}
+}
+
+func (f *finder) switchStmt(s *ast.SwitchStmt) {
+	if s.Tag != nil {
+		return
+	}
+	for _, c := range s.Body.List {
+		clause, ok := c.(*ast.CaseClause)
+		if !ok || f.ends(clause.Body) != refuses && !f.acts(clause.Body) {
+			continue
+		}
+		for _, e := range clause.List {
+			f.alternatives(e, false)
+		}
+	}
+}
+
+// ends is the verdict of the last statement.
+func (f *finder) ends(list []ast.Stmt) verdict {
+	if len(list) == 0 {
+		return untold
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return f.verdict(last)
+	case *ast.BranchStmt:
+		if last.Tok == token.CONTINUE && (f.result == "error" || f.result == "passes" || f.result == "reason") {
+			return refuses // one candidate of a search is passed over
+		}
+	}
+	return untold
+}
+
+// acts tells whether a body cancels, denies or disconnects.
+func (f *finder) acts(list []ast.Stmt) (yes bool) {
+	for _, s := range list {
+		e, ok := s.(*ast.ExprStmt)
+		if !ok {
+			continue
+		}
+		if c, ok := e.X.(*ast.CallExpr); ok {
+			if sel, ok := c.Fun.(*ast.SelectorExpr); ok {
+				yes = yes || slices.Contains([]string{"Cancel", "Deny", "disconnect", "answerUnread", "reset"}, sel.Sel.Name)
+			}
+		}
+	}
+	return yes
+}
+
+// leadsToRefusal tells whether what follows ends in a refusal.
+func (f *finder) leadsToRefusal(rest []ast.Stmt) bool {
+	return len(rest) == 0 || f.ends(rest) == refuses
+}
+
+// returned looks at a condition that is the result.
+func (f *finder) returned(r *ast.ReturnStmt) {
+	if f.result != "denies" && f.result != "passes" || len(r.Results) == 0 {
+		return
+	}
+	f.operands(r.Results[len(r.Results)-1])
+}
+
+// operands are those of && and ||: each is taken away by what is neutral there.
+func (f *finder) operands(e ast.Expr) {
+	b, ok := e.(*ast.BinaryExpr)
+	if !ok || b.Op != token.LAND && b.Op != token.LOR {
+		return
+	}
+	for _, side := range []ast.Expr{b.X, b.Y} {
+		if inner, ok := side.(*ast.BinaryExpr); ok && inner.Op == b.Op {
+			f.operands(side)
+			continue
+		}
+		f.add(side, b.Op == token.LAND)
+		f.operands(side)
+	}
+}
+
+// alternatives are the operands of a condition that refuses if one of them holds.
+func (f *finder) alternatives(e ast.Expr, pass bool) {
+	if b, ok := e.(*ast.BinaryExpr); ok && b.Op == token.LOR {
+		f.alternatives(b.X, pass)
+		f.alternatives(b.Y, pass)
+		return
+	}
+	f.add(e, pass)
+}
+
+// conjuncts are the operands of a condition that passes if all of them hold.
+func (f *finder) conjuncts(e ast.Expr) {
+	if b, ok := e.(*ast.BinaryExpr); ok && b.Op == token.LAND {
+		f.conjuncts(b.X)
+		f.conjuncts(b.Y)
+		return
+	}
+	f.add(e, true)
+}
+
+var spaces = regexp.MustCompile(`\s+`) //nolint:gochecknoglobals // a constant
+
+func (f *finder) add(e ast.Expr, pass bool) {
+	start, end := f.fset.Position(e.Pos()), f.fset.Position(e.End())
+	text := spaces.ReplaceAllString(string(f.src[start.Offset:end.Offset]), " ")
+	f.out = append(f.out, &guard{
+		Key:  fmt.Sprintf("%s.%s: %s", f.part.dir, f.name, text),
+		File: f.part.dir + "/" + f.file, Line: start.Line,
+		dir: f.part.dir, start: start.Offset, end: end.Offset, pass: pass,
+	})
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// part is one part of the admission path: functions of a package whose refusals are
+// guards, and the packages whose tests should notice.
+type part struct {
+	dir string
+	// files hold the functions; none means all of the package.
+	files []string
+	// denies names functions whose true is a refusal; in the others it is false.
+	denies []string
+	// skip names functions that only look or say.
+	skip []string
+	// tests are packages beside the part's own.
+	tests []string
+}
+
+// path is the way from a Start frame to a process, and what ends it.
+func path() []part {
+	return []part{
+		{
+			dir: "lease", files: []string{"verify.go", "chain.go", "codec.go", "field.go", "seal.go"},
+			denies: []string{"Revoked"}, skip: []string{"Seal", "sealPayload", "marshal"}, tests: []string{"gateway"},
+		},
+		{dir: "lease/revocation", denies: []string{"Revoked", "matches"}, skip: []string{"Seal", "Marshal", "marshal"}, tests: []string{"gateway/revocations", "gateway"}},
+		{
+			dir: "policy", files: []string{"decide.go", "freeze.go", "policy.go"},
+			skip: []string{"Explain", "String"}, tests: []string{"gateway"},
+		},
+		{dir: "policy/file", files: []string{"file.go"}, tests: []string{"policy"}},
+		{dir: "policy/surface", files: []string{"surface.go"}, tests: []string{"policy"}},
+		{
+			dir:    "gateway",
+			files:  []string{"admit.go", "run.go", "control.go", "live.go", "reload.go", "capability.go", "locked.go"},
+			denies: []string{"stop", "revoked", "running"},
+		},
+		{dir: "gateway/door", files: []string{"door.go", "penalty.go", "permits.go"}, denies: []string{"forgotten"}, tests: []string{"gateway"}},
+		{dir: "gateway/admin", files: []string{"server.go", "peer_linux.go", "socket_unix.go"}},
+		{dir: "gateway/ownerfile", files: []string{"file.go", "key.go", "access_unix.go"}, skip: []string{"Create", "Replace", "CreateKey", "write", "syncDir"}},
+		{dir: "gateway/revocations", denies: []string{"Revoked"}},
+		{dir: "gateway/policyfile", files: []string{"judge.go", "watcher.go"}},
+		{dir: "localhost", files: []string{"startcli.go", "start.go", "workspace.go"}, skip: []string{"LoginSpec"}},
+		{dir: "localhost/route", files: []string{"check.go", "registry.go", "resolve.go", "connection.go"}, tests: []string{"localhost"}},
+	}
+}
+
+// packagesFor are the packages whose tests are needed for the guards that only names.
+func packagesFor(guards []*guard, only string) []string {
+	var out []string
+	for _, p := range path() {
+		if !slices.ContainsFunc(guards, func(g *guard) bool { return g.dir == p.dir && strings.Contains(g.Key, only) }) {
+			continue
+		}
+		for _, t := range append([]string{p.dir}, p.tests...) {
+			if !slices.Contains(out, t) {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
