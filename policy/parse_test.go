@@ -96,6 +96,9 @@ func TestAdmission(t *testing.T) {
 	require.True(t, i.HoldersAny)
 	require.True(t, i.MayName(must(parsePeer(strangerID))))
 	require.Equal(t, "1h", file.ShowDuration(i.MaxLife))
+	require.Zero(t, i.MaxDepth, "nobody passes a lease on unless the file says so")
+	deep, _ := mustParse(t, strings.Replace(head, "connectors: any", "connectors: any, max_depth: 2", 1)).Issuer(must(parsePeer(ownerID)))
+	require.Equal(t, 2, deep.MaxDepth)
 	_, ok = strangers.Issuer(must(parsePeer(mariaID)))
 	require.False(t, ok, "a peer is no issuer")
 }

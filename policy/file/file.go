@@ -13,8 +13,12 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// MaxSize bounds a policy file, in bytes.
-const MaxSize = 1 << 20
+const (
+	// MaxSize bounds a policy file, in bytes.
+	MaxSize = 1 << 20
+	// MaxDepth bounds Issuer.MaxDepth: a chain has at most three leases.
+	MaxDepth = 2
+)
 
 // File is one policy file. Holders must not change it.
 type File struct {
@@ -48,6 +52,9 @@ type Issuer struct {
 	// Holders are the peers that a lease of this issuer may name, sorted; unused
 	// with HoldersAny.
 	Holders []name.PeerID
+	// MaxDepth is how often a lease may be passed on, 0 (never) to MaxDepth. Everybody
+	// who holds one on the way is a peer that the issuer may name.
+	MaxDepth int
 	// Until ends the trust; the zero time means never.
 	Until    time.Time
 	Position strict.Position

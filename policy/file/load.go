@@ -126,7 +126,7 @@ func (l *loader) loadIssuers(issuers *strict.Node) {
 		l.unique(ids, v.Get("id"), "issuer with the ID")
 		i := &Issuer{
 			Name: parsed(name.ParseLabel, k), ID: parsed(name.ParsePeerID, v.Get("id")),
-			MaxLife: l.loadDuration(v.Get("max_life"), maxLife), Position: l.Doc.Position(k),
+			MaxLife: l.loadDuration(v.Get("max_life"), maxLife), MaxDepth: v.Get("max_depth").Integer(), Position: l.Doc.Position(k),
 		}
 		if i.MaxLife == 0 {
 			i.MaxLife = defaultLife

@@ -41,6 +41,7 @@ func issuerShape() *strict.Shape {
 		{Key: "connectors", Required: true, Shape: wordOrList("any", connectorKey(), "the Connectors that its leases may grant, or any")},
 		{Key: "holders", Shape: wordOrList("any", label(), "peers and groups that its leases may name; any lets it name peers that this file does not know; absent: every peer of this file")},
 		{Key: "max_life", Shape: text(duration(), "the longest life of a lease, at most 24h; absent: 1h")},
+		{Key: "max_depth", Shape: number(0, MaxDepth, "how often its leases may be passed on, to peers that it may name; absent: 0, never")},
 		{Key: "until", Shape: text(day(), "the last day (UTC) on which it is trusted")},
 	}}
 }

@@ -38,6 +38,9 @@ func Access(f *file.File, source Contracts) []string {
 		}
 	}
 	for _, i := range f.Issuers {
+		if i.MaxDepth > 0 {
+			out = append(out, fmt.Sprintf("Leases of %s may be passed on %s, to peers that %s may name.", i.Name, [...]string{"once", "twice"}[i.MaxDepth-1], i.Name))
+		}
 		if !slices.ContainsFunc(f.Rules, func(r *file.Rule) bool { return len(subjectsUnder(f, r, i)) > 0 }) {
 			out = append(out, "Leases of "+i.Name.String()+" allow nothing.")
 		}

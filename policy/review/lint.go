@@ -93,6 +93,9 @@ func (l *linter) lintIssuers() {
 		if i.HoldersAny {
 			l.warn(n.Get("holders"), fmt.Sprintf("%s may name holders that this file does not know: strangers may connect", i.Name), "list the peers")
 		}
+		if i.HoldersAny && i.MaxDepth > 0 {
+			l.warn(n.Get("max_depth"), "whoever holds a lease may pass it on to anybody", "list the peers, or leave max_depth out")
+		}
 		if i.MaxLife > time.Hour {
 			l.warn(n.Get("max_life"), "leases may live for "+file.ShowDuration(i.MaxLife)+": a stolen key is good for as long", "1h or less")
 		}
