@@ -64,7 +64,7 @@ func subjects(f *file.File, r *file.Rule) []subject {
 	for n, issuers := range under {
 		s := subject{name: n}
 		if len(issuers) < len(f.Issuers) {
-			s.under = ", under leases of " + enumerate(issuers) + ","
+			s.under = ", under leases of " + Enumerate(issuers) + ","
 		}
 		out = append(out, s)
 	}
@@ -99,14 +99,14 @@ func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []str
 	var texts []string
 	versions := map[string][]string{}
 	for _, v := range r.Versions {
-		text := bounds(f, r, g, v, source)
+		text := Bounds(f, r, g, v, source)
 		if versions[text] == nil {
 			texts = append(texts, text)
 		}
 		versions[text] = append(versions[text], v.String())
 	}
 	for i, text := range texts {
-		where := "version " + enumerate(versions[text])
+		where := "version " + Enumerate(versions[text])
 		if !r.Connection.IsZero() {
 			where += ", connection " + r.Connection.String()
 		}
@@ -118,8 +118,9 @@ func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []str
 	return texts
 }
 
-// bounds says what a command of a rule accepts in one version.
-func bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Contracts) string {
+// Bounds says what a command of a rule accepts in one version, and within which
+// limits, as Access does.
+func Bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Contracts) string {
 	if source == nil {
 		return "as its Connector declares"
 	}
@@ -147,7 +148,7 @@ func outputs(l file.Limits) string {
 func parameters(c argv.Command, limits file.Limits) []string {
 	var must, may []string
 	for _, q := range c.Parameters {
-		text := q.Name.String() + " " + values(q, limits)
+		text := q.Name.String() + " " + Values(q, limits)
 		if q.Required {
 			must = append(must, text)
 			continue
@@ -164,8 +165,8 @@ func parameters(c argv.Command, limits file.Limits) []string {
 	return out
 }
 
-// values says what a parameter accepts.
-func values(q argv.Parameter, limits file.Limits) string {
+// Values says what a parameter accepts, as Access does.
+func Values(q argv.Parameter, limits file.Limits) string {
 	if q.Stdin != nil {
 		return "on standard input, up to " + file.ShowSize(limits.Stdin)
 	}
@@ -258,8 +259,8 @@ func between(low, high *float64) string {
 	return ""
 }
 
-// enumerate writes "a, b and c".
-func enumerate(items []string) string {
+// Enumerate writes "a, b and c".
+func Enumerate(items []string) string {
 	if len(items) < 2 {
 		return strings.Join(items, "")
 	}

@@ -110,19 +110,6 @@ func (l *linter) lintLimits(n *strict.Node) {
 	}
 }
 
-// contract returns what a rule's commands are declared by. Without a source, what
-// the file declares itself can be looked at nevertheless.
-func (l *linter) contract(r *file.Rule, v name.Version) (argv.Contract, error) {
-	if l.source != nil {
-		c, _, err := l.source.Contract(r.Connector, v, r.Connection)
-		return c, err
-	}
-	if len(l.Declared[r.Connector]) > 0 {
-		return argv.Contract{Command: r.Connector.String()}, nil
-	}
-	return argv.Contract{}, errNoSource
-}
-
 func (l *linter) lintRule(r *file.Rule) {
 	for id := range r.Peers {
 		l.usedPeers[id] = true
@@ -134,7 +121,7 @@ func (l *linter) lintRule(r *file.Rule) {
 	}
 	l.lintLimits(r.Node.Get("limits"))
 	for _, v := range r.Versions {
-		contract, err := l.contract(r, v)
+		contract, err := contractOf(l.File, r, v, l.source)
 		if err != nil {
 			if l.source != nil {
 				l.warn(r.Node.Get("connector"), fmt.Sprintf("%s (version %s) has no current route here, so its commands cannot be checked: %v", r.Connector, v, err), "add the Connector, or name one of its connections (connection:)")
