@@ -79,7 +79,7 @@ var forbidden = []struct {
 // pure lists packages that take bytes and return values, with what they must not
 // import.
 var pure = struct{ pkgs, not []string }{
-	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/strict", "policy/compare", "policy/layout", "policy/edit"},
+	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/strict", "policy/compare", "policy/replay", "policy/layout", "policy/edit"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
 }
 
@@ -238,8 +238,9 @@ func TestSpawnsShell(t *testing.T) {
 var budgetExceptions = map[string]budget{
 	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
-	"gateway":           {files: 14, codeLines: 2100, adr: "0060-gateway-in-three-packages.md"},
+	"gateway":           {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
 	"gateway/ledger":    {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
+	"gateway/operation": {codeLines: 1260, adr: "0103-a-reader-that-is-alive-is-waited-for.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},

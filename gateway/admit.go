@@ -14,6 +14,7 @@ import (
 	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
@@ -146,11 +147,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	defer n.permits.Release()
 
 	// 6. The reservation in memory.
-	claim := ledger.Claim{
-		Key: e.key, Digest: e.digest, Lease: e.verified.ID,
-		MaxOperations: e.verified.MaxOperations, Frozen: d.bytes,
-	}
-	outcome, err := n.ledger.Reserve(claim)
+	outcome, err := n.ledger.Reserve(claim(e, d))
 	if err != nil || outcome.State != ledger.StateNone {
 		e.err = err
 		return recorded(outcome, e.digest, err)
@@ -205,14 +202,25 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	return out, nil
 }
 
+// claim asks for an operation under every link of its lease.
+func claim(e *entry, d *decision) ledger.Claim {
+	links := e.verified.Links
+	last := &links[len(links)-1]
+	c := ledger.Claim{Key: e.key, Digest: e.digest, Lease: last.ID, MaxOperations: last.MaxOperations, Frozen: d.bytes}
+	for i := range links[:len(links)-1] {
+		c.Above = append(c.Above, ledger.Link{Lease: links[i].ID, Holder: links[i].Holder, MaxOperations: links[i].MaxOperations})
+	}
+	return c
+}
+
 // still asks again, right before the start, what may have changed since the
 // decision. A Reload or a revocation that comes later finds e among the live ones. An
 // operation keeps the limits that it was made with: others are for its next try.
 func (n *Node) still(e *entry, d *decision) (*decision, error) {
 	now := n.cfg.Now()
 	switch {
-	case n.revoked(e.verified.Subject()):
-		return nil, operation.CauseRevoked
+	case e.verified.Revoked(n.verifier.Revoked):
+		return nil, n.whyRevoked()
 	case !now.Before(e.verified.NotAfter):
 		return nil, operation.CauseLeaseExpired
 	}
@@ -244,7 +252,7 @@ func (n *Node) verify(c caller, chain [][]byte) (*lease.Verified, error) {
 	}
 	v, err := n.verifier.Verify(chain, c.holder)
 	if err != nil {
-		return nil, err
+		return nil, n.orLocked(err)
 	}
 	if v.IssuedAt.Before(n.ledger.Birth().Truncate(time.Millisecond)) {
 		return nil, &protocol.Refusal{Code: protocol.CodeLeaseTooOld}
@@ -338,13 +346,13 @@ func (n *Node) record(e *entry, d *decision, identity route.Identity) (ledger.St
 	}
 	audit, err := json.Marshal(map[string]string{
 		"rule": d.Rule.Name, "policy": d.policy.Digest(), "workspace": d.Workspace.String(),
-		"purpose": name.Quote(e.verified.Purpose),
+		"purpose": name.Quote(e.verified.Purpose), "links": revocations.Links(e.verified.Subject(), e.verified.Subjects()),
 	})
 	if err != nil {
 		return ledger.Start{}, fmt.Errorf("encode audit detail: %w", err)
 	}
 	return ledger.Start{
-		LeaseNotAfter: e.verified.NotAfter,
+		LeaseNotAfter: e.verified.Links[0].NotAfter, // what counts under the root is needed until then
 		Connector:     e.request.Connector, Version: e.request.Version, Command: e.request.Command,
 		Identity: pinned, Audit: audit,
 	}, nil

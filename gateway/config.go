@@ -13,6 +13,7 @@ import (
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // Config is what New needs. It must not be changed after New.
@@ -39,8 +40,12 @@ type Config struct {
 	// shows its status, but refuses all work with GATEWAY_LOCKED.
 	Locked error
 	// Revocations is asked at each admission and, while work runs, twice a
-	// second. nil means that everything is revoked.
+	// second. nil means that everything is revoked. One that is a Registry takes
+	// those that peers send.
 	Revocations lease.RevocationChecker
+	// Owner is the owner's key, which signs revocations of anything; zero: no key
+	// does.
+	Owner name.PeerID
 	// Memory bounds the bytes of output and input that all operations keep
 	// together; 0 means 256 MiB.
 	Memory int64

@@ -41,7 +41,7 @@ func (n *Node) control(c *call) error {
 	case *protocol.StatusRequest:
 		return answer(n.status(c.caller, q))
 	case *protocol.RevokeRequest:
-		return answer(nil, &protocol.Refusal{Code: protocol.CodeUnsupported})
+		return answer(n.revoke(q))
 	}
 	return answer(nil, &protocol.Refusal{Code: protocol.CodeUnsupported})
 }
@@ -96,7 +96,7 @@ func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.Operatio
 			return 0, err
 		}
 		if e = n.live.get(k); e == nil {
-			return wireState(o.State), nil
+			return wireState(o.State), n.pastRevoked(k, o)
 		} // it came in between
 	}
 	state := protocol.OperationRunning
@@ -118,12 +118,15 @@ func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.Operatio
 func (n *Node) status(c caller, q *protocol.StatusRequest) (protocol.ControlReply, error) {
 	k := keyOf(c, q.OperationKey)
 	if e := n.live.get(k); e != nil {
+		if e.verified.Revoked(n.verifier.Revoked) {
+			return nil, n.whyRevoked()
+		}
 		if exit, ended := e.op.Ended(); ended {
 			return &protocol.StatusReply{State: protocol.OperationEnded, Exit: &exit}, nil
 		}
 		return &protocol.StatusReply{State: protocol.OperationRunning}, nil
 	}
-	o, err := n.ledger.Lookup(k)
+	o, err := n.lookup(k)
 	switch {
 	case err != nil:
 		return nil, err

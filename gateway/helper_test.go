@@ -76,12 +76,12 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// revocations is a set that a test changes.
-type revocations struct {
+// revokedSet is a set that a test changes.
+type revokedSet struct {
 	set atomic.Pointer[revocation.Set]
 }
 
-func (r *revocations) Revoked(s lease.Subject) bool { return r.set.Load().Revoked(s) }
+func (r *revokedSet) Revoked(s lease.Subject) bool { return r.set.Load().Revoked(s) }
 
 // world is one gateway with its owner, issuer and a named peer.
 type world struct {
@@ -93,7 +93,7 @@ type world struct {
 	ledger  *ledger.Ledger
 	node    *Node
 	clock   *clock
-	revoked *revocations
+	revoked *revokedSet
 	policy  string
 	dir     string // of the ledger
 }
@@ -124,7 +124,7 @@ func newWorld(t *testing.T, edit ...func(*world, *Config)) *world {
 	t.Helper()
 	w := &world{
 		t: t, gateway: newIdentity(t), issuer: newIdentity(t), agent: newIdentity(t),
-		host: &fakehost.Host{Programs: programs()}, clock: &clock{}, revoked: &revocations{}, policy: basicPolicy,
+		host: &fakehost.Host{Programs: programs()}, clock: &clock{}, revoked: &revokedSet{}, policy: basicPolicy,
 	}
 	w.revoked.set.Store(must(revocation.New()))
 	w.host.Publish(descriptor())

@@ -36,6 +36,7 @@ type Node struct {
 	suspended atomic.Bool  // nothing new is decided, by any policy
 	evictBy   atomic.Int64 // until when evict waits, in Unix nanoseconds
 	verifier  *lease.Verifier
+	revoking  revoking
 	ledger    book
 	contracts contracts
 	resolve   func(route.Query) (route.Descriptor, error)
@@ -93,6 +94,7 @@ func New(cfg Config) (*Node, error) {
 	n.verifier = &lease.Verifier{
 		Gateway: n.self, Issuers: n.issuer, Revoked: cfg.Revocations, Now: cfg.Now, Skew: lease.DefaultSkew,
 	}
+	n.revoking.registry, _ = cfg.Revocations.(Registry)
 	h.SetStreamHandler(protocol.RunID, n.handler(n.run))
 	h.SetStreamHandler(protocol.ControlID, n.handler(n.control))
 	h.SetStreamHandler(protocol.CatalogID, n.handler(n.catalog))
@@ -111,7 +113,10 @@ func New(cfg Config) (*Node, error) {
 // issuer is the policy's word of this moment, for the verifier.
 func (n *Node) issuer(id name.PeerID) (lease.IssuerRule, bool) {
 	r, ok := n.policy.Load().Issuer(id)
-	return lease.IssuerRule{MaxLife: r.MaxLife, AnyConnector: r.AnyConnector, Connectors: r.Connectors, Until: r.Until}, ok
+	return lease.IssuerRule{
+		MaxLife: r.MaxLife, AnyConnector: r.AnyConnector, Connectors: r.Connectors, Until: r.Until,
+		MaxDepth: r.MaxDepth, MayName: r.MayName,
+	}, ok
 }
 
 // Run waits until ctx is done, then closes the node.
@@ -211,6 +216,7 @@ func (n *Node) sweep() {
 		case <-tick.C:
 		}
 		deaf = n.relisten(deaf)
+		n.refreshRevocations()
 		n.recheck(false)
 		n.evict()
 		n.door.Prune()

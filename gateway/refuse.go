@@ -9,7 +9,9 @@ import (
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/lease/revocation"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
@@ -60,6 +62,7 @@ func refuse(err error) *protocol.Refusal {
 		denied    *deniedError
 		state     *stateError
 		cause     operation.Cause
+		revoking  *revocation.Error
 	)
 	switch {
 	case errors.As(err, &refusal):
@@ -67,13 +70,19 @@ func refuse(err error) *protocol.Refusal {
 	case errors.As(err, &violation):
 		return &protocol.Refusal{Code: protocol.CodeProtocolViolation, Cause: err}
 	case errors.As(err, &leased):
-		return &protocol.Refusal{Code: leaseCode(leased.Reason), Cause: err}
+		return leaseRefusal(leased, err)
 	case errors.As(err, &denied):
 		return denied.refusal(err)
 	case errors.As(err, &state):
 		return &protocol.Refusal{Code: stateCode(state.state), Cause: err}
 	case errors.As(err, &cause):
 		return &protocol.Refusal{Code: causeCode(cause), Cause: err}
+	case errors.As(err, &revoking):
+		return &protocol.Refusal{Code: revocationCode(revoking.Reason), Public: revoking.Public(), Cause: err}
+	case errors.Is(err, revocations.ErrFull):
+		return &protocol.Refusal{Code: protocol.CodeUnsupported, Public: revocations.ErrFull.Error(), Cause: err}
+	case errors.Is(err, revocations.ErrUnreadable):
+		return &protocol.Refusal{Code: protocol.CodeGatewayLocked, Cause: err}
 	case errors.Is(err, ledger.ErrFull):
 		return &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: err}
 	case errors.Is(err, ledger.ErrFailed), errors.Is(err, ledger.ErrCorrupt), errors.Is(err, ledger.ErrLost):
@@ -82,12 +91,24 @@ func refuse(err error) *protocol.Refusal {
 	return &protocol.Refusal{Code: routeCode(err), Cause: err}
 }
 
+// leaseRefusal tells the holder of a chain which link is at fault.
+func leaseRefusal(e *lease.Error, cause error) *protocol.Refusal {
+	r := &protocol.Refusal{Code: leaseCode(e.Reason), Cause: cause}
+	if r.Code == protocol.CodeLeaseDelegation || e.Link > 0 && e.Reason.Precise() {
+		known := *e
+		known.Detail = ""
+		r.Public = known.Error()
+	}
+	return r
+}
+
 func leaseCode(r lease.Reason) protocol.Code {
 	if !r.Precise() {
 		return protocol.CodeDenied
 	}
 	switch r {
-	case lease.ReasonDepth, lease.ReasonLink:
+	case lease.ReasonDepth, lease.ReasonLinkHolder, lease.ReasonLink, lease.ReasonDuplicate, lease.ReasonParent,
+		lease.ReasonLinkIssuer, lease.ReasonFinal, lease.ReasonDepthLeft, lease.ReasonInvocation, lease.ReasonHolderTwice:
 		return protocol.CodeLeaseDelegation
 	case lease.ReasonCritical:
 		return protocol.CodeUnsupported
@@ -110,6 +131,13 @@ func leaseCode(r lease.Reason) protocol.Code {
 	case lease.ReasonNone, lease.ReasonChain, lease.ReasonSize, lease.ReasonKeyType, lease.ReasonSignature,
 		lease.ReasonPayloadType, lease.ReasonEncoding, lease.ReasonField, lease.ReasonIssuerKey,
 		lease.ReasonUntrustedIssuer, lease.ReasonConnectorRule, lease.ReasonHolder, lease.ReasonGateway:
+	}
+	return protocol.CodeDenied
+}
+
+func revocationCode(r revocation.Reason) protocol.Code {
+	if r.Precise() {
+		return protocol.CodePolicyDenied
 	}
 	return protocol.CodeDenied
 }

@@ -89,8 +89,8 @@ func (n *Node) stop(e *entry, p *policy.Policy, now time.Time, again bool) (oper
 	if !e.running() {
 		return 0, false
 	}
-	if n.revoked(e.verified.Subject()) {
-		return operation.CauseRevoked, true
+	if e.verified.Revoked(n.verifier.Revoked) {
+		return n.causeRevoked(), true
 	}
 	if !e.finish && !now.Before(e.verified.NotAfter) {
 		return operation.CauseLeaseExpired, true

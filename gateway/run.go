@@ -12,7 +12,6 @@ import (
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
-	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -62,7 +61,7 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 		}
 		_ = s.SetDeadline(time.Now().Add(protocol.StartTimeout))
 		if err := serve(c); err != nil {
-			n.cfg.Log.Debug().Err(err).Str("peer", holder.String()).Str("protocol", string(s.Protocol())).Msg("stream ended early")
+			n.cfg.Log.Debug().Str("cause", name.Quote(err.Error())).Str("peer", holder.String()).Str("protocol", string(s.Protocol())).Msg("stream ended early")
 		}
 	}
 }
@@ -174,8 +173,8 @@ func (n *Node) serveAttach(c *call, f *protocol.Attach, s operation.Session, ans
 	if e.err != nil {
 		return refuse(e.err)
 	}
-	if n.revoked(e.verified.Subject()) {
-		return refuse(&protocol.Refusal{Code: protocol.CodeLeaseRevoked})
+	if e.verified.Revoked(n.verifier.Revoked) {
+		return refuse(n.whyRevoked())
 	}
 	n.door.Proved(c.caller.id) // it was admitted
 	s.Attached, s.Stdout, s.Stderr = true, f.Stdout, f.Stderr
@@ -199,12 +198,9 @@ func (n *Node) serveAttach(c *call, f *protocol.Attach, s operation.Session, ans
 
 // replay answers from the ledger: the recorded end, or why there is none.
 func (n *Node) replay(k ledger.Key, s operation.Session, refuse func(error) error) error {
-	o, err := n.ledger.Lookup(k)
+	o, err := n.lookup(k)
 	if err != nil {
 		return refuse(err)
-	}
-	if o.Start != nil && n.revoked(lease.Subject{Lease: o.Start.Lease, Invocation: k.Invocation, Holder: k.Holder, Issuer: k.Issuer}) {
-		return refuse(&protocol.Refusal{Code: protocol.CodeLeaseRevoked})
 	}
 	var digest [32]byte
 	if o.Start != nil {
@@ -215,10 +211,6 @@ func (n *Node) replay(k ledger.Key, s operation.Session, refuse func(error) erro
 		return refuse(err)
 	}
 	return operation.Replay(s, exitOf(out.end))
-}
-
-func (n *Node) revoked(s lease.Subject) bool {
-	return n.verifier.Revoked == nil || n.verifier.Revoked.Revoked(s)
 }
 
 // refused accounts for a refusal and returns it.

@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/gateway/revocations"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/lease/revocation"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Registry keeps what was revoked while the gateway runs; *revocations.Store is one.
+type Registry interface {
+	lease.RevocationChecker
+	// Accept keeps what a signed envelope says, before it returns, and tells whether
+	// that is new.
+	Accept(a *revocation.Authority, envelope []byte) (by name.PeerID, e revocation.Entry, added bool, err error)
+	// Locked says why everything is revoked, nil if it is not: a
+	// *revocations.LockdownError or another error.
+	Locked() error
+	// Refresh notices what has changed on disk. It is called twice a second.
+	Refresh()
+}
+
+// revoking is what a Node knows of its Registry.
+type revoking struct {
+	registry Registry // nil: Config.Revocations is none
+	mu       sync.Mutex
+	lockdown bool // recorded; guarded by mu
+	blind    bool // likewise
+}
+
+func (r *revoking) locked() error {
+	if r.registry == nil {
+		return nil
+	}
+	return r.registry.Locked()
+}
+
+// revoke keeps what a peer brings, whoever signed it, and ends what runs under it.
+func (n *Node) revoke(q *protocol.RevokeRequest) (protocol.ControlReply, error) {
+	if n.revoking.registry == nil {
+		return nil, &protocol.Refusal{Code: protocol.CodeUnsupported}
+	}
+	by, e, added, err := n.revoking.registry.Accept(&revocation.Authority{
+		Gateway: n.self, Owner: n.cfg.Owner, Now: n.cfg.Now,
+		Listed: func(id name.PeerID) bool { _, ok := n.policy.Load().Issuer(id); return ok },
+	}, q.Envelope)
+	if err != nil {
+		n.recheck(false) // it may count all the same
+		return nil, err
+	}
+	var news []revocation.Entry
+	if added {
+		news = append(news, e)
+	}
+	return &protocol.RevokeReply{Stopped: uint32(n.Enforce(by.String(), news...))}, nil
+}
+
+// Enforce ends what is revoked now, by a lockdown too, and then records what was
+// added to the Registry, and by whom: "owner", or a peer ID. It returns how many
+// operations there were to end; they end within a second.
+func (n *Node) Enforce(by string, added ...revocation.Entry) (stopped int) {
+	for _, e := range n.live.all() {
+		if e.running() && e.verified.Revoked(n.verifier.Revoked) {
+			stopped++
+		}
+	}
+	n.recheck(false)
+	for i := range added {
+		facts := revocations.Facts(&added[i])
+		facts["by"] = by
+		n.Record(ledger.Event{Name: "revocation.added", Facts: facts})
+		n.cfg.Log.Info().Str("by", by).Int("stopped", stopped).Msg("revoked")
+	}
+	n.noteLocked()
+	return stopped
+}
+
+// refreshRevocations looks at what another process may have changed.
+func (n *Node) refreshRevocations() {
+	if n.revoking.registry != nil {
+		n.revoking.registry.Refresh()
+		n.noteLocked()
+	}
+}
+
+// noteLocked records that everything is revoked, and that it no longer is.
+func (n *Node) noteLocked() {
+	r := &n.revoking
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why := r.locked()
+	var lockdown *revocations.LockdownError
+	isLockdown := errors.As(why, &lockdown)
+	if isLockdown != r.lockdown {
+		r.lockdown = isLockdown
+		event := ledger.Event{Name: "lockdown.off"}
+		if isLockdown {
+			event = ledger.Event{Name: "lockdown.on", Facts: map[string]string{"why": lockdown.Why}}
+		}
+		n.cfg.Log.Warn().Bool("on", isLockdown).Msg("lockdown")
+		n.Record(event)
+	}
+	if blind := why != nil && !isLockdown; blind != r.blind && !isLockdown {
+		r.blind = blind
+		event := ledger.Event{Name: "recovered", Facts: map[string]string{"what": "revocations"}}
+		if blind {
+			event.Name = "degraded"
+			n.cfg.Log.Error().Err(why).Msg("everything is revoked")
+		}
+		n.Record(event)
+	}
+}
+
+// whyRevoked is what the peer is told of a lease that is revoked: that it is, or
+// that all are.
+func (n *Node) whyRevoked() error {
+	if why := n.revoking.locked(); why != nil {
+		return &protocol.Refusal{Code: protocol.CodeGatewayLocked, Cause: why}
+	}
+	return operation.CauseRevoked
+}
+
+// causeRevoked is the same for what runs.
+func (n *Node) causeRevoked() operation.Cause {
+	var lockdown *revocations.LockdownError
+	if errors.As(n.revoking.locked(), &lockdown) {
+		return operation.CauseOwner
+	}
+	return operation.CauseRevoked
+}
+
+// orLocked says of a lease that is revoked whether all are.
+func (n *Node) orLocked(err error) error {
+	var refused *lease.Error
+	if errors.As(err, &refused) && refused.Reason == lease.ReasonRevoked && n.revoking.locked() != nil {
+		return n.whyRevoked()
+	}
+	return err
+}
+
+// lookup asks the ledger about an operation whose holder may not know of it if its
+// lease was revoked.
+func (n *Node) lookup(k ledger.Key) (ledger.Outcome, error) {
+	o, err := n.ledger.Lookup(k)
+	if err == nil {
+		err = n.pastRevoked(k, o)
+	}
+	return o, err
+}
+
+func (n *Node) pastRevoked(k ledger.Key, o ledger.Outcome) error {
+	if o.Start == nil {
+		return nil
+	}
+	var audit struct {
+		Links string `json:"links"`
+	}
+	_ = json.Unmarshal(o.Start.Audit, &audit) // without, the lease may have been issued at any time
+	last := lease.Subject{Lease: o.Start.Lease, Invocation: k.Invocation, Holder: k.Holder, Issuer: k.Issuer}
+	if revocations.Past(n.verifier.Revoked, last, audit.Links) {
+		return n.whyRevoked()
+	}
+	return nil
+}
