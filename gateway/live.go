@@ -244,6 +244,18 @@ func (l *live) all() []*entry {
 	return out
 }
 
+// overdue returns the operation that ended first of those that are kept for a reader
+// who takes nothing, nil if there is none.
+func (l *live) overdue() (oldest *operation.Operation) {
+	var first time.Time
+	for _, e := range l.all() {
+		if at, overdue := e.op.Overdue(); overdue && (oldest == nil || at.Before(first)) {
+			oldest, first = e.op, at
+		}
+	}
+	return oldest
+}
+
 // close takes no more entries. The channel is closed when there are none left.
 func (l *live) close() <-chan struct{} {
 	l.mu.Lock()

@@ -219,6 +219,11 @@ func (n *Node) sweep() {
 		n.refreshRevocations()
 		n.recheck(false)
 		n.evict()
+		if n.budget.Full() { // others need what is kept for a reader who takes nothing
+			if op := n.live.overdue(); op != nil {
+				op.Drop()
+			}
+		}
 		n.door.Prune()
 		if time.Since(last) >= refusalsEvery {
 			n.refusals.flush()

@@ -165,7 +165,8 @@ func TestResult(t *testing.T) {
 		"timeout":   {&protocol.Ended{Code: protocol.CodeTimeout}, "gateway", "yes", "TIMEOUT", false},
 		"unknown":   {&protocol.Ended{Code: protocol.CodeOutcomeUnknown}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
 		"no-record": {&protocol.Refusal{Code: protocol.CodeOutcomeUnknown}, "gateway", "unknown", "OUTCOME_UNKNOWN", false},
-		"not-there": {errors.New("no link"), "caller", "no", "NOT_SENT", true},
+		"not-there": {client.ErrUnreachable, "caller", "no", "NOT_SENT", true},
+		"not-sent":  {errors.New("no address"), "caller", "no", "NOT_SENT", false},
 	}
 	for title, c := range cases {
 		t.Run(title, func(t *testing.T) {

@@ -82,7 +82,7 @@ The first ^C cancels the command, the second shortens its grace, the third leave
 	fl.StringVar(&f.version, "version", "", "the Connector's version, if the lease has several")
 	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway beside those of the lease")
 	fl.DurationVar(&f.timeout, "timeout", 0, "cancel the command after this time (default: the gateway's limit)")
-	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy; 0 does not")
+	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy, or its link is lost; 0 does not")
 	fl.StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
 	fl.StringVar(&f.stdin, "stdin", "auto", "send standard input: yes, no, or auto: if the command takes any")
 	return c
@@ -358,6 +358,9 @@ func forPeople(err error) error {
 		return refused
 	}
 	var ended *client.EndedError
+	if errors.As(err, &ended) && ended.Exit != nil && errors.Is(err, client.ErrTakenOver) {
+		return hintf("--result FILE tells how", "ended: %s: another caller has taken the operation over, and the rest of its output; the command has ended", ended.Code)
+	}
 	if errors.As(err, &ended) && ended.Code == protocol.CodeOutcomeUnknown && ended.Exit != nil && ended.Exit.Code == protocol.CodeOK {
 		return hintf("--result FILE tells how", "ended: %s: the command has ended, but a part of its output is gone", ended.Code)
 	}
@@ -416,7 +419,8 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 			r.Origin, r.Ran = "caller", "unknown"
 		}
 	default:
-		r.Origin, r.Ran, r.Code, r.Message, r.Retryable = "caller", "no", "NOT_SENT", err.Error(), true
+		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", "NOT_SENT", err.Error()
+		r.Retryable = errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 	}
 	return r
 }

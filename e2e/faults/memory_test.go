@@ -81,6 +81,37 @@ func TestReaderThatStops(t *testing.T) {
 	}
 }
 
+// TestReaderThatStopsAfterTheEnd: lend run in front of a pager that is left alone gets
+// every byte and the status, however short the grace for callers that are gone is.
+func TestReaderThatStopsAfterTheEnd(t *testing.T) {
+	rig.Need(t, "go")
+	pause := 20 * time.Second
+	if rig.Long() {
+		pause = 3 * time.Minute // the gateway takes a stream that takes nothing for lost after one
+	}
+	for name, part := range map[string]string{"tcp": tcp, "quic": quic} {
+		for _, total := range []int{200 << 10, 900 << 10} { // in the stream's window, and beyond
+			t.Run(fmt.Sprintf("%s-%d", name, total), func(t *testing.T) {
+				t.Parallel()
+				w := rig.New(t, "", "1s")
+				g := serve(w)
+				run := w.Run(w.Lease(part), "", "print", strconv.Itoa(total))
+				out, err := run.Cmd.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, run.Cmd.Start())
+				defer func() { _ = run.Cmd.Process.Kill() }()
+				before := resident(t, g.Cmd.Process.Pid, "VmRSS")
+				<-time.After(pause) // the reader has not begun yet
+				grown := resident(t, g.Cmd.Process.Pid, "VmRSS") - before
+				same(t, out, total)
+				require.NoError(t, run.Cmd.Wait(), "%s", &run.Stderr)
+				require.Equal(t, 1, w.Starts())
+				t.Logf("%d KiB after %s of silence, %.1f MiB more meanwhile", total>>10, pause, mib(grown))
+			})
+		}
+	}
+}
+
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // same compares a stream with the pattern.

@@ -144,7 +144,7 @@ func simulate(t *testing.T, p plan) (o outcome) {
 		o.first = p.run(c, op, 1)
 		o.seen, o.fired = s.counts()
 		o.err = p.honest(o.first, w.record.count(1))
-		if o.err == nil && p.heals() && !p.unheard(o.first, w.record.count(1)) {
+		if o.err == nil && p.heals() {
 			o.err = p.complete(o.first)
 		}
 		again, err := w.aftermath(p, s, o.first)
@@ -158,17 +158,6 @@ func simulate(t *testing.T, p plan) (o outcome) {
 		o.err = fmt.Errorf("LEND_SIM_PLAN=%s: %w", p, o.err)
 	}
 	return o
-}
-
-// unheard tells that the link was lost before the gateway had said anything, which
-// is how it turns away who is not admitted: nothing was sent, and the client says so.
-func (p plan) unheard(r result, starts int) bool {
-	for _, f := range p.faults {
-		if f.frame < 2 {
-			return !r.accepted && starts == 0 && client.ExitStatus(r.err) == 125
-		}
-	}
-	return false
 }
 
 // aftermath asks for the same operation again once all is well: the answer must

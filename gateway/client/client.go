@@ -15,6 +15,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 	"github.com/rs/zerolog"
 
+	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -31,8 +32,9 @@ type Config struct {
 	Leases LeaseSource
 	// Addresses are tried beside those of the lease file.
 	Addresses []multiaddr.Multiaddr
-	// Wait is how long a refusal that says "not now" is waited for, and a lost
-	// link before the answer: 0 means 10 s, less than 0 not at all.
+	// Wait is how long a refusal that says "not now" is waited for, a lost link
+	// before the answer, and a connection: 0 means 10 s, less than 0 not at all, and
+	// 3 s for a connection.
 	Wait time.Duration
 	// Grease is how often (once in so many operations) a frame is sent that the
 	// gateway must ignore; 0 means 16, less than 0 never.
@@ -52,13 +54,17 @@ const (
 	// controlTimeout bounds one request of the control or catalogue protocol that
 	// has no other deadline.
 	controlTimeout = 10 * time.Second
+	// Bounds of the wait for a connection.
+	leastDial, mostDial = 3 * time.Second, 15 * time.Second
+	// controlTries are for links that are lost before anything was sent.
+	controlTries = 3
 )
 
 // Client keeps the connections to gateways warm. The caller must Close it.
 type Client struct {
 	config Config
 	holder name.PeerID
-	links  links
+	dialer dial.Dialer
 	owned  bool // the host is ours
 
 	mu     sync.Mutex // guards closed, and adding to wg
@@ -80,8 +86,9 @@ func New(config Config) (*Client, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	c := &Client{config: config, links: links{host: config.Host, confirmed: map[peer.ID]string{}}}
-	if c.links.host == nil {
+	c := &Client{config: config}
+	c.dialer.Host, c.dialer.Timeout = config.Host, min(max(config.Wait, leastDial), mostDial)
+	if c.dialer.Host == nil {
 		if len(config.Key) != ed25519.PrivateKeySize {
 			return nil, errors.New("new client: no identity key")
 		}
@@ -89,13 +96,13 @@ func New(config Config) (*Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("new client: %w", err)
 		}
-		if c.links.host, err = newHost(key); err != nil {
+		if c.dialer.Host, err = dial.NewHost(key); err != nil {
 			return nil, err
 		}
 		c.owned = true
 	}
 	var err error
-	if c.holder, err = name.ParsePeerID(c.links.host.ID().String()); err != nil {
+	if c.holder, err = name.ParsePeerID(c.dialer.Host.ID().String()); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("new client: %w", err)
 	}
@@ -112,7 +119,7 @@ func (c *Client) Dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.links.connect(ctx, to)
+	return c.dialer.Connect(ctx, to)
 }
 
 // Close waits for what is left of operations that have ended and closes the
@@ -127,7 +134,7 @@ func (c *Client) Close() error {
 	if done || !c.owned {
 		return nil
 	}
-	if err := c.links.host.Close(); err != nil {
+	if err := c.dialer.Host.Close(); err != nil {
 		return fmt.Errorf("close host: %w", err)
 	}
 	return nil
@@ -158,7 +165,7 @@ func (c *Client) Catalog(ctx context.Context) ([]protocol.CatalogEntry, error) {
 		return nil, err
 	}
 	var entries []protocol.CatalogEntry
-	err = c.exchange(ctx, to, protocol.CatalogID, func(s *stream) error {
+	err = c.exchange(ctx, to, protocol.CatalogID, func(s *dial.Stream) error {
 		if err := protocol.WriteCatalogRequest(s, &protocol.CatalogRequest{Lease: f.Chain}); err != nil {
 			return err
 		}
@@ -189,7 +196,7 @@ func (c *Client) Revoke(ctx context.Context, envelope []byte) (*protocol.RevokeR
 
 // ask sends one control request; a reply of another kind is a violation.
 func ask[R protocol.ControlReply](ctx context.Context, c *Client, to peer.AddrInfo, q protocol.ControlRequest) (reply R, err error) {
-	err = c.exchange(ctx, to, protocol.ControlID, func(s *stream) error {
+	err = c.exchange(ctx, to, protocol.ControlID, func(s *dial.Stream) error {
 		if err := protocol.WriteControlRequest(s, q); err != nil {
 			return err
 		}
@@ -210,14 +217,29 @@ func ask[R protocol.ControlReply](ctx context.Context, c *Client, to peer.AddrIn
 	return reply, err
 }
 
+// pause returns false if ctx is done before d is over.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
 // exchange runs do on a stream that it closes, and resets when ctx is done.
-func (c *Client) exchange(ctx context.Context, to peer.AddrInfo, id core.ID, do func(*stream) error) error {
+func (c *Client) exchange(ctx context.Context, to peer.AddrInfo, id core.ID, do func(*dial.Stream) error) error {
 	if c.isClosed() {
 		return ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	s, err := c.links.open(ctx, to, id)
+	s, err := c.dialer.Open(ctx, to, id)
+	for try := 1; errors.Is(err, dial.ErrLost) && try < controlTries && pause(ctx, 100*time.Millisecond<<try); try++ {
+		s, err = c.dialer.Open(ctx, to, id)
+	}
 	if err != nil {
 		return err
 	}

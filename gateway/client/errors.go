@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -21,7 +22,16 @@ type EndedError = protocol.Ended
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
 // ErrNotGateway says that the peer that answered does not speak the protocol. Nothing ran.
-var ErrNotGateway = errors.New("the peer is not a lend gateway of this version")
+var ErrNotGateway = dial.ErrNotGateway
+
+// ErrUnreachable says that no link to the gateway came about, or that it ended before
+// the gateway's first word. Nothing was sent; later it may be otherwise.
+var ErrUnreachable = dial.ErrUnreachable
+
+// ErrTakenOver says that another caller, with the same operation ID, has the operation
+// now, and with it what this one lacks of the output. It is told of the end all the
+// same, if the gateway knows it: EndedError.Exit.
+var ErrTakenOver = errors.New("another caller has taken the operation over")
 
 // ErrClosed says that the Client is closed.
 var ErrClosed = errors.New("client is closed")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/protocol"
@@ -428,4 +429,85 @@ func TestCancelIsRepeatedUntilItIsHeard(t *testing.T) {
 	cmd := c.Command(ctx, "github", "issue.list")
 	require.Equal(t, 130, ExitStatus(cmd.Run()))
 	require.Equal(t, 3, asked)
+}
+
+// supplants gives n bytes of output, and the operation to another stream once they
+// were acknowledged.
+func supplants(n uint64) func(*served) {
+	return func(v *served) {
+		v.send(acceptedFrame())
+		for at := uint64(0); at < n; at += 32 << 10 {
+			v.send(stdout(at, strings.Repeat("x", 32<<10)))
+		}
+		for {
+			f, err := v.Reader.Read()
+			if a, ok := f.(*protocol.Ack); err != nil || ok && a.Stdout == n {
+				break
+			}
+		}
+		_ = v.ResetWithError(protocol.ResetBase + network.StreamErrorCode(protocol.CodeSupplanted))
+	}
+}
+
+// Who is supplanted does not take the operation back, and is told its end. Success
+// needs all of the bytes, as always. spec: CODE-3, END-3
+func TestATakeoverIsNotFought(t *testing.T) {
+	const some = 256 << 10                   // enough for an acknowledgement
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
+		c := f.dial(t)
+		asked := 0
+		for total, status := range map[uint64]int{some: 7, some + 1: 255} {
+			asked = 0
+			f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {
+				require.IsType(t, &protocol.StatusRequest{}, q)
+				if asked++; asked < 3 {
+					return &protocol.StatusReply{State: protocol.OperationRunning}
+				}
+				return &protocol.StatusReply{State: protocol.OperationEnded, Exit: &protocol.Exit{Status: 7, Stdout: total}}
+			})
+			before := len(f.seen())
+			f.then(supplants(some))
+			cmd := list(c)
+			_, err := cmd.Output()
+			require.Equal(t, status, ExitStatus(err), "%v", err)
+			require.Equal(t, 7, cmd.Exit().Status, "the end is known")
+			require.Equal(t, status == 255, errors.Is(err, ErrTakenOver))
+			require.Equal(t, 3, asked)
+			require.Len(t, f.seen(), before+1, "nothing is asked for again")
+		}
+	})
+}
+
+// spec: CODE-3
+func TestATakeoverBeforeTheAnswer(t *testing.T) {
+	f := newFixture(overQUIC)
+	c := f.dial(t)
+	f.onControl(func(protocol.ControlRequest) protocol.ControlReply {
+		return &protocol.StatusReply{State: protocol.OperationOutcomeUnknown}
+	})
+	f.then(func(v *served) {
+		_ = v.ResetWithError(protocol.ResetBase + network.StreamErrorCode(protocol.CodeSupplanted))
+	})
+	err := list(c).Run()
+	require.ErrorIs(t, err, ErrTakenOver)
+	require.ErrorIs(t, err, ErrOutcomeUnknown)
+	require.Len(t, f.seen(), 1)
+}
+
+// It is another's now: leaving does not cancel it.
+func TestLeavingAfterATakeover(t *testing.T) {
+	f := newFixture(overTCP)
+	c := f.dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {
+		require.IsType(t, &protocol.StatusRequest{}, q)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		return &protocol.StatusReply{State: protocol.OperationRunning}
+	})
+	f.then(func(v *served) {
+		_ = v.ResetWithError(protocol.ResetBase + network.StreamErrorCode(protocol.CodeSupplanted))
+	})
+	err := c.Command(ctx, "github", "issue.list").Run()
+	require.ErrorIs(t, err, ErrTakenOver)
+	require.Equal(t, 255, ExitStatus(err))
 }

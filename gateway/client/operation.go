@@ -11,6 +11,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/gateway/client/internal/outbox"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
@@ -41,10 +42,11 @@ type operation struct {
 	// is not missed.
 	follows, tail bool
 
-	mu   sync.Mutex // guards link, over and why
-	link *link
-	over error // why no other stream will be tried
-	why  error // why it was cancelled from here
+	mu    sync.Mutex // guards what follows
+	link  *link
+	over  error // why no other stream will be tried
+	why   error // why it was cancelled from here
+	ceded bool  // another caller has it
 
 	exit   *protocol.Exit // owned by run, then fixed
 	result error          // likewise
@@ -94,8 +96,24 @@ func (o *operation) begin() error {
 	if o.start.Stdin && !early {
 		o.fill()
 	}
+	o.wg.Go(o.beat)
 	o.wg.Go(func() { o.run(l) })
 	return nil
+}
+
+// beat shows now and then that this caller is alive, and finds out whether its
+// gateway is. spec: FLOW-6
+func (o *operation) beat() {
+	tick := time.NewTicker(outbox.BeatEvery / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.ended:
+			return
+		case <-tick.C:
+			o.outbox.Beat()
+		}
+	}
 }
 
 // fill reads the input in a goroutine that may outlive the operation only inside
@@ -125,12 +143,22 @@ func (o *operation) end() *protocol.Exit {
 	}
 }
 
+const (
+	// believed is how many links in a row the other end closes before its first word
+	// until that is taken for its answer.
+	believed = 4
+	// longLoss is how long a link that answers nothing may take from Config.Wait until
+	// it is known to be lost.
+	longLoss = 5 * time.Second
+)
+
 // accept sends the request until it is answered for good. The same request under
 // the same ID starts at most one command, so it may be sent again: spec: ACCEPT-1,
-// CODE-2.
+// CODE-2. The link is nil if another caller has taken over in between.
 func (o *operation) accept() (*link, error) {
-	deadline := time.Now().Add(o.client.config.Wait)
+	deadline, hungUp, lost := time.Now().Add(o.client.config.Wait), 0, false
 	for try := 0; ; try++ {
+		began := time.Now()
 		l, accepted, err := o.request(o.first())
 		if err == nil {
 			o.token, o.limits = accepted.Token, accepted.Limits
@@ -150,13 +178,24 @@ func (o *operation) accept() (*link, error) {
 		var refused *RefusedError
 		explicit := errors.As(err, &refused)
 		o.early = o.early && !o.maybe
+		if errors.Is(err, dial.ErrHungUp) {
+			hungUp++
+		}
+		lost = lost || errors.Is(err, dial.ErrLost)
+		if took := time.Since(began); !explicit && o.maybe && took > longLoss && o.client.config.Wait > 0 {
+			deadline = deadline.Add(took)
+		}
 		switch {
+		case o.takenOver(err):
+			return nil, nil
 		case explicit && refused.Code == protocol.CodeOutcomeUnknown:
 			return nil, unknown(err)
 		case explicit && refused.Retryable():
 		case explicit && (o.follows || final(refused.Code)):
 			return nil, err
-		case explicit, !o.maybe, isViolation(err):
+		case explicit, isViolation(err):
+			return nil, o.unanswered(err)
+		case !o.maybe && (!lost || hungUp >= believed || errors.Is(err, ErrNotGateway) || errors.Is(err, dial.ErrNotAdmitted)):
 			return nil, o.unanswered(err)
 		}
 		pause := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
@@ -197,20 +236,13 @@ func (o *operation) unanswered(err error) error {
 
 // sleep returns false if the operation is over.
 func (o *operation) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-o.ctx.Done():
-		return false
-	case <-t.C:
-		return o.isOver() == nil
-	}
+	return pause(o.ctx, d) && o.isOver() == nil
 }
 
 // request opens a stream, sends the first frame and reads the answer. An error
 // that is not a *RefusedError leaves maybe set if the frame may have arrived.
 func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, error) {
-	s, err := o.client.links.open(o.ctx, o.to, protocol.RunID)
+	s, err := o.client.dialer.Open(o.ctx, o.to, protocol.RunID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -262,13 +294,13 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 
 // link is one run stream of an operation.
 type link struct {
-	*stream
+	*dial.Stream
 	*protocol.Writer
 	frames *protocol.Reader
 }
 
-func newLink(s *stream) *link {
-	return &link{stream: s, Writer: protocol.NewWriter(s), frames: protocol.NewReader(s, protocol.Caller)}
+func newLink(s *dial.Stream) *link {
+	return &link{Stream: s, Writer: protocol.NewWriter(s), frames: protocol.NewReader(s, protocol.Caller)}
 }
 
 func (l *link) reset() { _ = l.Reset() }
@@ -320,10 +352,11 @@ func (o *operation) watch() {
 	}
 	o.mu.Lock()
 	o.why = why
+	ceded := o.ceded
 	o.mu.Unlock()
 	ctx, stop := context.WithTimeout(context.WithoutCancel(o.ctx), o.patience)
 	defer stop()
-	if o.follows {
+	if o.follows || ceded {
 		o.abandon(why)
 		return
 	}

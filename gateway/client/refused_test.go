@@ -3,7 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
@@ -116,7 +120,7 @@ func TestNothingIsSentThatCannotWork(t *testing.T) {
 		})
 	}
 	f.lease = lease0
-	require.Empty(t, c.links.host.Network().Conns(), "nobody was dialled")
+	require.Empty(t, c.dialer.Host.Network().Conns(), "nobody was dialled")
 
 	f.then(exits(&protocol.Exit{}))
 	cmd := c.Command(ctx, "two", "a")
@@ -132,12 +136,14 @@ func TestNoLink(t *testing.T) {
 	c := f.dial(t)
 	err := list(c).Run()
 	require.ErrorContains(t, err, "no address")
+	require.NotErrorIs(t, err, ErrUnreachable, "it never can")
 	require.Equal(t, 125, ExitStatus(err))
 
 	c.config.Addresses = []multiaddr.Multiaddr{addr("/ip4/127.0.0.1/tcp/1")}
 	err = list(c).Run()
 	require.ErrorContains(t, err, "connect to gateway: /ip4/127.0.0.1/tcp/1: ")
 	require.NotContains(t, err.Error(), "\n")
+	require.ErrorIs(t, err, ErrUnreachable)
 	require.Equal(t, 125, ExitStatus(err))
 
 	other := peer.ID(must(peer.Decode("12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X")))
@@ -187,12 +193,71 @@ func TestNotAdmittedIsNotUnknown(t *testing.T) {
 	for transport, listen := range map[string]string{"tcp": overTCP, "quic": overQUIC} {
 		t.Run(transport, func(t *testing.T) {
 			f := newFixture(listen, libp2p.ConnectionGater(shut{}))
+			began := time.Now()
 			err := list(f.dial(t)).Run()
-			require.Error(t, err)
+			require.ErrorContains(t, err, "the gateway did not admit this peer")
+			require.ErrorIs(t, err, ErrUnreachable)
 			require.Equal(t, 125, ExitStatus(err), "%v", err)
+			require.Less(t, time.Since(began), 5*time.Second, "it is believed before the wait is over")
 			require.Empty(t, f.seen())
+			if transport == "quic" {
+				require.ErrorIs(t, err, dial.ErrNotAdmitted, "it says so")
+				return
+			}
+			require.ErrorIs(t, err, dial.ErrHungUp)
 		})
 	}
+}
+
+// hasty hangs up on the first connections, as a bad link does.
+type hasty struct {
+	shut
+	left *atomic.Int32
+}
+
+func (h hasty) InterceptSecured(network.Direction, peer.ID, network.ConnMultiaddrs) bool {
+	return h.left.Add(-1) < 0
+}
+
+// Nothing was sent on a link that was lost before the gateway's first word, so that
+// another is tried: for an operation, and for what is asked.
+func TestALinkLostBeforeTheFirstWordIsReplaced(t *testing.T) {
+	var left atomic.Int32
+	f := newFixture(overTCP, libp2p.ConnectionGater(hasty{left: &left}))
+	left.Store(2)
+	f.then(exits(&protocol.Exit{}))
+	c := f.dial(t)
+	require.NoError(t, list(c).Run())
+	require.Len(t, f.seen(), 1)
+
+	require.NoError(t, c.dialer.Host.Network().ClosePeer(f.host.ID()))
+	left.Store(1)
+	f.onControl(func(protocol.ControlRequest) protocol.ControlReply {
+		return &protocol.StatusReply{State: protocol.OperationRunning}
+	})
+	_, err := c.Status(t.Context(), testKey(f))
+	require.NoError(t, err)
+
+	f.config.Wait = -1 // not at all
+	impatient := f.dial(t)
+	left.Store(1000)
+	err = list(impatient).Run()
+	require.Equal(t, 125, ExitStatus(err), "%v", err)
+	require.Positive(t, left.Load()-990)
+}
+
+// A gateway that does not answer at all is waited for as long as was asked.
+func TestTheWaitBoundsAConnection(t *testing.T) {
+	deaf, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = deaf.Close() }()
+	f := newFixture(overTCP)
+	f.config.Wait = -1
+	f.config.Addresses = []multiaddr.Multiaddr{addr(fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", deaf.LocalAddr().(*net.UDPAddr).Port))}
+	began := time.Now()
+	err = list(f.dial(t)).Run()
+	require.Equal(t, 125, ExitStatus(err), "%v", err)
+	require.Less(t, time.Since(began), 5*time.Second)
 }
 
 func TestNotAGateway(t *testing.T) {
@@ -308,7 +373,7 @@ func TestNewWantsAnIdentityAndLeases(t *testing.T) {
 
 func TestAHostOfTheProductIsNotClosed(t *testing.T) {
 	f := newFixture(overTCP)
-	own := must(newHost(must(cryptoKey(f.key))))
+	own := must(dial.NewHost(must(cryptoKey(f.key))))
 	defer func() { require.NoError(t, own.Close()) }()
 	f.config.Key, f.config.Host = nil, own
 	c, err := New(f.config)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
+
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -14,14 +16,22 @@ const lingerTimeout = 2 * time.Second
 
 // run follows the operation to its end, over other streams if one is lost.
 func (o *operation) run(l *link) {
-	exit, err := o.follow(l)
-	for err != nil {
-		o.outbox.Drop(l)
-		l.reset()
-		if l, err = o.again(err); err != nil {
+	var exit *protocol.Exit
+	var err error
+	for l != nil {
+		if exit, err = o.follow(l); err == nil {
 			break
 		}
-		exit, err = o.follow(l)
+		o.outbox.Drop(l)
+		l.reset()
+		if o.takenOver(err) {
+			l = nil
+			break
+		}
+		l, err = o.again(err)
+	}
+	if l == nil && err == nil || o.takenOver(err) {
+		exit, err = o.cede()
 	}
 	o.outbox.StopInput()
 	if o.stdin != nil {
@@ -43,12 +53,16 @@ func (o *operation) run(l *link) {
 // acknowledge sends ExitAck and leaves the stream to a goroutine of the client,
 // until the gateway has closed it too. spec: END-4
 func (o *operation) acknowledge(l *link) {
+	if l == nil {
+		o.outbox.Done(nil)
+		return
+	}
 	_ = l.SetWriteDeadline(time.Now().Add(lingerTimeout)) // streams have deadlines
 	o.outbox.Done(l)
 	o.client.later(func() {
 		<-o.sent
 		_ = l.SetReadDeadline(time.Now().Add(lingerTimeout))
-		if _, err := io.Copy(io.Discard, l.stream); err != nil {
+		if _, err := io.Copy(io.Discard, l.Stream); err != nil {
 			l.reset()
 			return
 		}
@@ -99,10 +113,11 @@ func (o *operation) judge(e *protocol.Exit) error {
 	taken, closed := o.outbox.Counts()
 	for s, total := range [3]uint64{protocol.Stdout: e.Stdout, protocol.Stderr: e.Stderr} {
 		if (taken[s] < total || o.holed[s]) && !closed[s] {
-			return &EndedError{
-				Code: protocol.CodeOutcomeUnknown, Exit: e,
-				Cause: fmt.Errorf("%w: a part of the output is gone", ErrOutcomeUnknown),
+			why := errOutputGone
+			if o.hasCeded() {
+				why = ErrTakenOver
 			}
+			return &EndedError{Code: protocol.CodeOutcomeUnknown, Exit: e, Cause: fmt.Errorf("%w: %w", ErrOutcomeUnknown, why)}
 		}
 	}
 	switch {
@@ -116,6 +131,48 @@ func (o *operation) judge(e *protocol.Exit) error {
 		return &ExitError{Code: e.Status, Signal: e.Signal, Core: e.Core}
 	}
 	return nil
+}
+
+var errOutputGone = errors.New("a part of the output is gone")
+
+// cede leaves the operation to the caller that has taken it over: to attach again
+// would take it back, and to cancel it is not ours any more. It waits for the end.
+func (o *operation) cede() (*protocol.Exit, error) {
+	o.mu.Lock()
+	o.ceded = true
+	o.mu.Unlock()
+	o.outbox.StopInput()
+	patience, heard := max(o.limits.Detached, o.client.config.Wait), time.Now()
+	for next := 100 * time.Millisecond; ; next = min(2*next, 2*time.Second) {
+		reply, err := ask[*protocol.StatusReply](o.ctx, o.client, o.to, &protocol.StatusRequest{OperationKey: o.key})
+		var refused *RefusedError
+		switch {
+		case err == nil && reply.Exit != nil:
+			return reply.Exit, nil
+		case err == nil && reply.State != protocol.OperationRunning:
+			return nil, ErrTakenOver
+		case err == nil:
+			heard = time.Now()
+		case errors.As(err, &refused) && !refused.Retryable(), time.Since(heard) > patience:
+			return nil, fmt.Errorf("%w; then %w", ErrTakenOver, err)
+		}
+		if !o.sleep(next) {
+			return nil, ErrTakenOver
+		}
+	}
+}
+
+// takenOver tells that a stream was reset because another one follows the operation
+// now. Who only follows waits for its turn, and takes nothing back. spec: CODE-3
+func (o *operation) takenOver(err error) bool {
+	var e *network.StreamError
+	return !o.follows && errors.As(err, &e) && e.Remote && e.ErrorCode == protocol.ResetBase+network.StreamErrorCode(protocol.CodeSupplanted)
+}
+
+func (o *operation) hasCeded() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ceded
 }
 
 // again attaches over a new stream after one was lost, within the time for which
@@ -141,6 +198,8 @@ func (o *operation) again(lost error) (*link, error) {
 		switch {
 		case err == nil:
 			return o.resume(l, a)
+		case o.takenOver(err):
+			return nil, err
 		case errors.As(err, &refused) && !refused.Retryable():
 			return nil, fmt.Errorf("%w; then %w", lost, err)
 		}

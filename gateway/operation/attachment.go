@@ -55,9 +55,10 @@ type attachment struct {
 	failed chan struct{} // closed by fail
 	once   sync.Once
 
-	mu   turn.Turn // held while frames are written
-	next [2]uint64 // offsets to send, by Stream-1; guarded by Operation.mu
-	last bool      // Exit was written; guarded by mu
+	mu    turn.Turn // held while frames are written
+	next  [2]uint64 // offsets to send, by Stream-1; guarded by Operation.mu
+	beats bool      // it acknowledges again while it is silent; guarded by Operation.mu
+	last  bool      // Exit was written; guarded by mu
 	// closed: StdinClosed was written, after which nothing is said about input;
 	// guarded by mu.
 	closed bool
@@ -186,6 +187,7 @@ func (o *Operation) follow(a *attachment) error {
 		if err != nil {
 			return err
 		}
+		o.heard(a)
 	}
 }
 
@@ -202,10 +204,38 @@ func (o *Operation) acked(a *attachment, f *protocol.Ack) error {
 	before := o.out[0].base + o.out[1].base
 	o.ackLocked(&o.out[0], f.Stdout)
 	o.ackLocked(&o.out[1], f.Stderr)
-	if o.exit != nil && o.out[0].base+o.out[1].base > before {
+	switch progress := o.out[0].base+o.out[1].base > before; {
+	case !progress:
+		a.beats = true
+	case o.exit != nil:
+		o.moved = time.Now()
 		o.extendLocked(a)
 	}
 	return nil
+}
+
+// heard gives a caller that beats its time, once the operation has ended: its reader
+// may take nothing for as long as it likes, if there is memory for it. spec: END-4
+func (o *Operation) heard(a *attachment) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.exit == nil || o.hasty || !a.beats {
+		return
+	}
+	_ = a.Stream.SetWriteDeadline(time.Now().Add(stall * o.cfg.ExitAck))
+	o.extendLocked(a)
+}
+
+// Overdue tells that a caller that is alive has taken nothing for longer than one
+// that is gone is waited for, and since when the operation has ended. What is kept for
+// it may be dropped (Drop) for others.
+func (o *Operation) Overdue() (ended time.Time, overdue bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.exit == nil || o.dropped {
+		return time.Time{}, false
+	}
+	return o.ended, time.Since(o.moved) > max(o.cfg.Limits.Detached, stall*o.cfg.ExitAck)+o.cfg.ExitAck
 }
 
 // exitAcked takes the caller's word that it has the end, which it cannot have
@@ -228,7 +258,11 @@ func (o *Operation) exitAcked(a *attachment) error {
 
 // extendLocked gives the caller time to acknowledge the end.
 func (o *Operation) extendLocked(a *attachment) {
-	_ = a.Stream.SetReadDeadline(time.Now().Add(o.cfg.ExitAck))
+	patience := o.cfg.ExitAck
+	if a.beats && !o.hasty {
+		patience *= beat
+	}
+	_ = a.Stream.SetReadDeadline(time.Now().Add(patience))
 }
 
 // flush sends all that a stream which is attached lacks, and the end when there
@@ -280,7 +314,7 @@ func (o *Operation) pending(a *attachment) (c *chunk, skip int, exit *protocol.E
 		}
 	}
 	if o.exit != nil {
-		_ = a.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+		_ = a.Stream.SetWriteDeadline(time.Now().Add(stall * o.cfg.ExitAck))
 		o.extendLocked(a)
 	}
 	return nil, 0, o.exit
@@ -300,7 +334,7 @@ func (o *Operation) write(a *attachment, c *chunk, skip int) error {
 	ended := o.exit != nil
 	o.mu.Unlock()
 	if ended {
-		_ = a.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+		_ = a.Stream.SetWriteDeadline(time.Now().Add(stall * o.cfg.ExitAck))
 	}
 	_, err := a.Stream.Write(frame)
 	o.mu.Lock()

@@ -17,7 +17,10 @@ const (
 
 	firstAttach = 10 * time.Second // for the stream of the Start, whatever the grace is
 	killBudget  = 5 * time.Second  // for the root process to be gone after Kill
-	stallBudget = 60 * time.Second // for one frame, once the process has ended
+
+	// Times ExitAck: for one frame, once the process has ended, and for the next one of
+	// a caller that beats.
+	stall, beat = 12, 3
 )
 
 // Config says how one operation runs. It must not be changed after New.
@@ -64,6 +67,9 @@ type Operation struct {
 	sealed  bool        // no more bytes are taken from the outputs
 	dropped bool        // settled is closed
 	exit    *protocol.Exit
+	ended   time.Time     // when exit was known
+	moved   time.Time     // when the caller last took something after that
+	hasty   bool          // a caller is waited for only while it takes something
 	hurry   chan struct{} // closed by Hurry, when its time has come
 	hurried *time.Timer
 	hurryAt time.Time // when hurried fires
@@ -175,7 +181,10 @@ func (o *Operation) Shutdown() {
 	o.Cancel(CauseShutdown)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cfg.Limits.Detached, o.served = 0, true
+	o.cfg.Limits.Detached, o.served, o.hasty = 0, true, true
+	if o.exit != nil && o.current != nil {
+		o.extendLocked(o.current)
+	}
 	o.detachedLocked()
 }
 
@@ -334,13 +343,13 @@ func (o *Operation) finish(e ending, forced bool) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.exit = &exit
+	o.exit, o.ended, o.moved = &exit, time.Now(), time.Now()
 	if o.current == nil {
 		o.detachedLocked()
 		return
 	}
 	// A write that the caller's stall holds up must not hold the end for ever.
-	_ = o.current.Stream.SetWriteDeadline(time.Now().Add(stallBudget))
+	_ = o.current.Stream.SetWriteDeadline(time.Now().Add(stall * o.cfg.ExitAck))
 }
 
 // detachedLocked starts the grace, if nothing is attached.

@@ -27,6 +27,8 @@ type Box struct {
 	acked  uint64    // how many of both together were acknowledged
 	since  time.Time // when that was
 	slow   bool      // an acknowledgement is due for the time that went by
+	wrote  time.Time // when something was last sent
+	beat   bool      // … which is so long ago that an acknowledgement is due
 	closed [3]bool   // nobody reads the output
 	told   [3]bool   // … and this link has said so
 
@@ -70,6 +72,7 @@ func (o *Box) Use(l Link, stdin uint64) error {
 		o.next = stdin
 	}
 	o.link, o.told, o.said = l, [3]bool{}, false
+	o.wrote, o.beat = time.Now(), false
 	o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
 	o.wake.Broadcast()
 	return nil
@@ -137,6 +140,22 @@ func (o *Box) Took(s protocol.Stream, n int) {
 	o.taken[s] += uint64(n)
 	o.slow = o.slow || time.Since(o.since) >= ackAfter
 	if o.ackDue() {
+		o.wake.Broadcast()
+	}
+}
+
+// BeatEvery is how long a caller may be silent: then it acknowledges again, so that
+// the gateway knows that it is alive though its reader takes nothing. Where the
+// gateway has gone without a word, as over QUIC, its successor answers that with a
+// reset. spec: FLOW-6
+const BeatEvery = 3 * time.Second
+
+// Beat makes Send say something, if it has been silent for BeatEvery.
+func (o *Box) Beat() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.link != nil && !o.finish && time.Since(o.wrote) >= BeatEvery {
+		o.beat = true
 		o.wake.Broadcast()
 	}
 }
@@ -271,6 +290,7 @@ func (o *Box) due(buf *[]byte) (l Link, f protocol.Frame, offset uint64, n int) 
 		}
 		if o.link != nil {
 			if f, n = o.pick(buf); f != nil || n > 0 {
+				o.wrote, o.beat = time.Now(), false
 				return o.link, f, o.next - uint64(n), n
 			}
 		}
@@ -315,5 +335,5 @@ const ackAfter = time.Second
 
 // ackDue: spec: FLOW-2.
 func (o *Box) ackDue() bool {
-	return o.slow || o.taken[protocol.Stdout]+o.taken[protocol.Stderr]-o.acked >= protocol.AckEvery
+	return o.slow || o.beat || o.taken[protocol.Stdout]+o.taken[protocol.Stderr]-o.acked >= protocol.AckEvery
 }

@@ -313,3 +313,44 @@ func TestSlowLineIsAcknowledged(t *testing.T) {
 		require.Equal(t, &protocol.Ack{Stdout: 401 + protocol.AckEvery}, take(1))
 	})
 }
+
+// A caller that is silent because its reader takes nothing shows that it is alive.
+// spec: FLOW-6
+func TestASilentCallerBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, events := New(false), make(chan event)
+		var all sync.WaitGroup
+		all.Go(o.Send)
+		l := newLink(events)
+		o.Beat() // there is no link yet
+		require.NoError(t, o.Use(l, 0))
+		o.Took(protocol.Stdout, 5)
+		time.Sleep(BeatEvery - time.Millisecond)
+		o.Beat()
+		synctest.Wait()
+		require.Empty(t, drained(events), "not yet")
+		for range 2 { // again and again
+			time.Sleep(BeatEvery)
+			o.Beat()
+			o.Beat()
+			e := <-events
+			require.Equal(t, &protocol.Ack{Stdout: 5}, e.frame)
+			e.answer <- nil
+			synctest.Wait()
+			require.Empty(t, drained(events), "once")
+		}
+		o.Done(nil)
+		o.Beat()
+		all.Wait()
+	})
+}
+
+func drained(events chan event) (out []protocol.Frame) {
+	select {
+	case e := <-events:
+		e.answer <- nil
+		return []protocol.Frame{e.frame}
+	default:
+		return nil
+	}
+}
