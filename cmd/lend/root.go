@@ -44,7 +44,7 @@ The caller:  lend init, id, run`,
 	})
 	root.AddCommand(
 		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
-		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
+		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.auditCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)
@@ -151,9 +151,9 @@ func (a *app) printStatus(s admin.Status) error {
 		{"peer ID", s.PeerID},
 		{"version", s.Version},
 		{"running", fmt.Sprintf("since %s (process %d)", s.Started.Format(time.RFC3339), s.ProcessID)},
-		{"policy", fmt.Sprintf("%s, %.12s", s.Policy.File, s.Policy.Digest)},
-		{"ledger", ledgerLine(s.Ledger)},
+		{"policy", policyLine(s.Policy)},
 	}
+	rows = append(rows, ledgerRows(s.Ledger)...)
 	if s.Metrics != "" {
 		rows = append(rows, []string{"metrics", s.Metrics})
 	}

@@ -16,8 +16,10 @@ import (
 
 	"github.com/lendcli/lend/gateway"
 	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/lease/revocation"
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/process"
@@ -37,6 +39,7 @@ type serveFlags struct {
 	listen, announce []string
 	policy, level    string
 	cgroup, metrics  string
+	checkpoints      checkpointFlags
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -49,14 +52,22 @@ and on the addresses of the local network, port 5363 of TCP and UDP, unless
 --listen says otherwise; --announce is what peers should dial instead. A policy
 that has errors, or whose tests fail, is not served.
 
-The policy is read once: after changing it, stop this with ^C or SIGTERM and start
-it again. Connectors, secrets and settings are taken up while it runs. When it is
-ready, stdout says so, with its addresses. Log lines, in JSON, go to stderr.
+A changed policy is taken up within about a second: running commands that it no
+longer allows are ended. One that has errors, or whose tests fail, is not: the last
+good one stays, and "lend status" says why. While the file is missing, new work is
+denied. SIGHUP has it looked at again at once. Connectors, secrets and settings are
+taken up while it runs, too. When it is ready, stdout says so, with its addresses.
+Log lines, in JSON, go to stderr. ^C and SIGTERM end it.
 
 With a delegated cgroup each operation runs in one of its own, which bounds its
 processes and its memory as a whole, and ends it for certain. "auto" takes the
 cgroup of this program, if it is there alone and may divide it (a systemd service
 with Delegate=yes); "lend status" shows what holds.
+
+A checkpoint signs the record up to a moment. With --checkpoint-file or
+--checkpoint-command each is kept in a second place too, at most a minute after
+something was recorded: "lend audit verify" finds what was changed before it. A
+place that does not work is shown by "lend status", and holds nothing up.
 
 With --metrics what the gateway does is counted, and shown to Prometheus at
 http://ADDRESS/metrics, on a loopback address only. It names no peer, no Connector
@@ -74,6 +85,8 @@ and no argument.`,
 	fl.StringVar(&f.policy, "policy", "", "another policy file than this machine's")
 	fl.StringVar(&f.level, "log", "info", "the least level to log: debug, info, warn or error")
 	fl.StringVar(&f.metrics, "metrics", "", "show metrics for Prometheus at this loopback address and port; absent: no")
+	fl.StringVar(&f.checkpoints.file, "checkpoint-file", "", "keep the newest signed checkpoint of the record in this file too, and the key beside it")
+	fl.StringArrayVar(&f.checkpoints.command, "checkpoint-command", nil, "give each checkpoint to this program, on standard input; again for each of its arguments")
 	fl.StringVar(&f.cgroup, "cgroup", "auto", "the delegated cgroup (version 2) in which each operation gets its own: a directory, auto or none")
 	return c
 }
@@ -83,7 +96,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil || level < zerolog.DebugLevel || level > zerolog.ErrorLevel {
 		return usagef("--log info", "--log: want debug, info, warn or error")
 	}
-	log := zerolog.New(a.err).Level(level).With().Timestamp().Logger()
+	log := newLog(a.err, level)
 	if err := process.Harden(); err != nil {
 		return fmt.Errorf("keep other processes out of this one's memory: %w", err)
 	}
@@ -94,7 +107,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err := a.showServing(s); err != nil {
 		return joinClose(err, s.close)
 	}
-	<-ctx.Done()
+	untilDone(ctx, s.policy)
 	a.stopSignals() // a second signal ends the program at once
 	return s.close()
 }
@@ -124,6 +137,8 @@ type serving struct {
 	locked  error          // why
 	side    *ownersSide
 	node    *gateway.Node
+	policy  *policyfile.Watcher
+	keeper  *audit.Keeper // nil without a ledger
 	admin   *admin.Server
 
 	counters counters
@@ -142,6 +157,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.file == "" {
 		s.file = p.policy()
 	}
+	s.file = absolute(s.file)
 	defer func() {
 		if err != nil {
 			err, s = joinClose(err, s.close), nil
@@ -187,7 +203,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}); err != nil {
 		return s, err
 	}
+	s.policy = a.follow(s, log)
 	if err := s.counters.serve(ctx); err != nil {
+		return s, err
+	}
+	if err := a.keepCheckpoints(f.checkpoints, s, p.ledger(), log); err != nil {
 		return s, err
 	}
 	s.admin, err = admin.Listen(ctx, p.socket, s, log)
@@ -271,8 +291,14 @@ func (s *serving) close() error {
 	if s.admin != nil {
 		closers = append(closers, s.admin.Close)
 	}
+	if s.policy != nil {
+		closers = append(closers, s.policy.Close)
+	}
 	if s.node != nil {
 		closers = append(closers, s.node.Close)
+	}
+	if s.keeper != nil { // its last checkpoint covers the ends
+		closers = append(closers, s.keeper.Close)
 	}
 	if s.side != nil {
 		closers = append(closers, s.side.close)
@@ -289,7 +315,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 	out := admin.Status{
 		SchemaVersion: admin.SchemaVersion, PeerID: n.ID.String(), Version: buildVersion().Version,
 		ProcessID: os.Getpid(), Started: s.started, Addresses: []string{},
-		Policy:  admin.Policy{File: s.file, Digest: n.PolicyDigest, Loaded: s.started},
+		Policy:  policyShown(s.file, n.PolicyDigest, s.policy.Status()),
 		Metrics: s.counters.url(),
 		Routes:  []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
 	}
@@ -299,7 +325,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 	if s.locked != nil {
 		out.Ledger.Failed = lockedText(s.locked)
 	} else {
-		out.Ledger.Records = s.ledger.Recovery().Records
+		out.Ledger = s.ledgerShown()
 	}
 	for _, m := range n.Addresses {
 		out.Addresses = append(out.Addresses, m.String())
@@ -325,6 +351,7 @@ func routeShown(id route.Identity) admin.Route {
 // Reconcile implements admin.Backend.
 func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
 	receipts, err := s.side.host.Reconcile(ctx)
+	s.policy.Check() // its tests and its lint are about the Connectors
 	out := admin.Reconciled{SchemaVersion: admin.SchemaVersion, Published: []admin.Route{}, Retired: []admin.Route{}}
 	for _, r := range receipts {
 		switch r.State {

@@ -54,6 +54,11 @@ func (f *fakeBackend) Operations(context.Context, bool) (Operations, error) {
 	return Operations{SchemaVersion: SchemaVersion}, f.err
 }
 
+func (f *fakeBackend) Checkpoint(context.Context) error {
+	f.status.Ledger.Checkpoint = "signed"
+	return f.err
+}
+
 func (f *fakeBackend) Cancel(context.Context, Operation, bool) (bool, error) { return false, f.err }
 
 func (f *fakeBackend) Reconcile(context.Context) (Reconciled, error) {
@@ -77,6 +82,10 @@ func TestRoundTrip(t *testing.T) {
 	got, err := NewClient(path).Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+	kept, err := NewClient(path).Checkpoint(t.Context())
+	require.NoError(t, err)
+	want.Ledger.Checkpoint = "signed"
+	require.Equal(t, want, kept)
 	r, err := NewClient(path).Reconcile(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "github", r.Published[0].Connector)

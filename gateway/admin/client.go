@@ -42,6 +42,12 @@ func (c *Client) Reconcile(ctx context.Context) (Reconciled, error) {
 	return r, c.call(ctx, http.MethodPost, "/v1/reconcile", &r)
 }
 
+// Checkpoint has one signed and kept, and returns the status after that.
+func (c *Client) Checkpoint(ctx context.Context) (Status, error) {
+	var s Status
+	return s, c.call(ctx, http.MethodPost, "/v1/checkpoint", &s)
+}
+
 // Operations lists what runs and what ended lately; with all, what is recorded.
 func (c *Client) Operations(ctx context.Context, all bool) (Operations, error) {
 	var o Operations
@@ -94,6 +100,10 @@ func (b answerBody) Close() error {
 
 // open sends one request and returns the body of its answer.
 func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, error) {
+	return c.send(ctx, method, path, http.NoBody)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	if len(c.path) > maxPath {
 		return nil, ErrNotRunning // none can listen there
 	}
@@ -104,7 +114,7 @@ func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, 
 			return d.DialContext(ctx, "unix", c.path)
 		},
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, "http://gateway"+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make admin request: %w", err)
 	}
@@ -116,12 +126,12 @@ func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, 
 		}
 		return nil, fmt.Errorf("ask the gateway: %w", err)
 	}
-	body := answerBody{res.Body, transport}
+	answer := answerBody{res.Body, transport}
 	if res.StatusCode != http.StatusOK {
-		defer func() { _ = body.Close() }()
+		defer func() { _ = answer.Close() }()
 		return nil, failed(res)
 	}
-	return body, nil
+	return answer, nil
 }
 
 // failed is the error that an answer tells of.
@@ -152,6 +162,10 @@ func (c *Client) call(ctx context.Context, method, path string, into any) error 
 	if err != nil {
 		return err
 	}
+	return decode(answer, into)
+}
+
+func decode(answer io.ReadCloser, into any) error {
 	defer func() { _ = answer.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer, maxAnswer+1))
 	if err != nil {

@@ -101,10 +101,19 @@ func handler(b Backend, log zerolog.Logger, closing <-chan struct{}) http.Handle
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", answer(log, func(r *http.Request) (any, error) { return b.Status(r.Context()) }))
 	mux.HandleFunc("POST /v1/reconcile", answer(log, func(r *http.Request) (any, error) { return b.Reconcile(r.Context()) }))
+	mux.HandleFunc("POST /v1/checkpoint", answer(log, func(r *http.Request) (any, error) {
+		if err := b.Checkpoint(r.Context()); err != nil {
+			return nil, err
+		}
+		return b.Status(r.Context())
+	}))
 	mux.HandleFunc("GET /v1/operations", answer(log, list(b)))
 	mux.HandleFunc("GET /v1/operations/{id}", answer(log, show(b)))
 	mux.HandleFunc("POST /v1/operations/{id}/cancel", answer(log, cancel(b)))
 	mux.Handle("GET /v1/watch/operations", &watcher{backend: b, log: log, slots: make(chan struct{}, maxWatchers), closing: closing})
+	if r, ok := b.(Revoker); ok {
+		revoking(mux, r, log)
+	}
 	return mux
 }
 

@@ -20,6 +20,9 @@ type Backend interface {
 	// Cancel stops one of them, as the owner: now at once. It tells whether there
 	// was something to stop, and does not wait for the end.
 	Cancel(ctx context.Context, o Operation, now bool) (bool, error)
+	// Checkpoint signs one of all that was recorded, and has it kept: Status has it
+	// then, and where it is not kept.
+	Checkpoint(ctx context.Context) error
 }
 
 // Status is a snapshot of a running gateway.
@@ -36,6 +39,8 @@ type Status struct {
 	Peers         []Peer      `json:"peers"`
 	Operations    []Operation `json:"operations"`
 	Limits        []Limit     `json:"limits"`
+	Revocations   Revocations `json:"revocations"`
+	Lockdown      *Lockdown   `json:"lockdown,omitempty"` // while there is one
 	Warnings      []string    `json:"warnings,omitempty"`
 	// Metrics is the URL where they are; empty for nowhere.
 	Metrics string `json:"metrics,omitempty"`
@@ -46,13 +51,38 @@ type Policy struct {
 	File   string    `json:"file"`
 	Digest string    `json:"digest"`
 	Loaded time.Time `json:"loaded"`
+	// State is "in force", "last good" (the file is bad, this one stays) or "missing"
+	// (no file: new work is denied); Problem says why, Since for how long.
+	State   string    `json:"state"`
+	Problem string    `json:"problem,omitempty"`
+	Since   time.Time `json:"since"`
 }
 
 // Ledger says how the record of operations is.
 type Ledger struct {
-	Records    uint64 `json:"records"`
-	Checkpoint string `json:"checkpoint,omitempty"`
-	Failed     string `json:"failed,omitempty"`
+	Records uint64 `json:"records"`
+	// Checkpoint is the newest that was signed, Key the key that verifies it, and
+	// CheckpointRecords how many records it covers.
+	Checkpoint        string     `json:"checkpoint,omitempty"`
+	CheckpointRecords uint64     `json:"checkpointRecords,omitempty"`
+	CheckpointAt      *time.Time `json:"checkpointAt,omitempty"`
+	Key               string     `json:"key,omitempty"`
+	// Kept are the second places of checkpoints.
+	Kept []Kept `json:"kept,omitempty"`
+	// TornTail is how many bytes were cut off when it was opened, and Unknown how many
+	// operations had lost their end.
+	TornTail int64  `json:"tornTail,omitempty"`
+	Unknown  int    `json:"unknown,omitempty"`
+	Failed   string `json:"failed,omitempty"`
+}
+
+// Kept says which checkpoint a second place has, and why not the newest.
+type Kept struct {
+	Where   string     `json:"where"`
+	Records uint64     `json:"records,omitempty"`
+	At      *time.Time `json:"at,omitempty"`
+	Problem string     `json:"problem,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
 }
 
 // Route is one published route.

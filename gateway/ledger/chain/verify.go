@@ -68,6 +68,9 @@ func Verify(dir string, kept []Kept) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if firsts, err := folder.Segments(dir); err == nil && len(firsts) == 0 {
+		return Report{}, &segment.DamageError{What: "there is no record"}
+	}
 	a := &auditor{dir: dir, open: make(map[uint64]bool), seen: make(map[folder.Hash]bool), kept: all}
 	_, a.report.TornTail, err = WalkFrom(dir, Cursor{}, a.add)
 	a.report.Records, a.report.Root, a.report.Running = a.tree.Size(), a.tree.Root(), len(a.open)
@@ -85,10 +88,20 @@ func Verify(dir string, kept []Kept) (Report, error) {
 	}
 	for _, p := range a.points {
 		if p.Size > a.tree.Size() {
-			return a.report, &segment.DamageError{Offset: a.end, Index: a.tree.Size(), What: fmt.Sprintf("%s covers %d records; the rest is gone", p.name, p.Size)}
+			return a.report, &segment.DamageError{Offset: a.end, Index: a.tree.Size(), What: a.missing(p)}
 		}
 	}
 	return a.report, nil
+}
+
+// missing says that there are fewer records than a checkpoint covers: it cannot tell
+// which are missing, if others were moved up.
+func (a *auditor) missing(p point) string {
+	what := fmt.Sprintf("%s covers %d records; the rest is gone", p.name, p.Size)
+	if from := max(a.report.Kept, a.report.From); from < a.tree.Size() {
+		what += fmt.Sprintf(", and it says nothing of the records %d to %d", from, a.tree.Size()-1)
+	}
+	return what
 }
 
 // gather adds the checkpoint of the directory to those that were kept.
