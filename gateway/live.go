@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/rand"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,23 +183,34 @@ func (l *live) add(e *entry, tails int) (*entry, error) {
 	if _, ok := l.early[e.key]; ok {
 		return nil, &protocol.Refusal{Code: protocol.CodeCancelled}
 	}
-	atOnce, ended := 0, 0
+	links := e.verified.Links
+	atOnce, ended := make([]int, len(links)), 0
 	for _, o := range l.entries {
 		switch running := o.running(); {
 		case !running && o.peer == e.peer:
 			ended++
-		case running && o.verified.ID == e.verified.ID && o.verified.Root == e.verified.Root:
-			atOnce++
+		case running:
+			for i := range links { // what was passed on counts for whoever did it
+				if hasLink(o.verified, &links[i]) {
+					atOnce[i]++
+				}
+			}
 		}
 	}
-	if atOnce >= e.verified.MaxConcurrent {
-		return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: door.RetryBusy}
+	for i := range links {
+		if atOnce[i] >= links[i].MaxConcurrent {
+			return nil, &protocol.Refusal{Code: protocol.CodeLeaseAtOnce, RetryAfter: door.RetryBusy}
+		}
 	}
 	if ended >= tails {
 		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
 	}
 	l.entries[e.key] = e
 	return e, nil
+}
+
+func hasLink(v *lease.Verified, link *lease.Lease) bool {
+	return slices.ContainsFunc(v.Links, func(o lease.Lease) bool { return o.ID == link.ID && o.Issuer == link.Issuer })
 }
 
 func (l *live) remove(k ledger.Key) {

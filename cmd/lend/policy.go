@@ -381,7 +381,10 @@ func (a *app) applyLease(p *policy.Policy, r policy.Request, file string) (polic
 		Gateway: self, Revoked: revoked, Skew: lease.DefaultSkew, Now: func() time.Time { return r.Now },
 		Issuers: func(id name.PeerID) (lease.IssuerRule, bool) {
 			i, ok := p.Issuer(id)
-			return lease.IssuerRule{MaxLife: i.MaxLife, AnyConnector: i.AnyConnector, Connectors: i.Connectors, Until: i.Until}, ok
+			return lease.IssuerRule{
+				MaxLife: i.MaxLife, AnyConnector: i.AnyConnector, Connectors: i.Connectors, Until: i.Until,
+				MaxDepth: i.MaxDepth, MayName: i.MayName,
+			}, ok
 		},
 	}
 	v, err := verifier.Verify(f.Chain, r.Peer)
