@@ -128,6 +128,8 @@ func scriptParams(bin, dir string) testscript.Params {
 			"flip":      cmdFlip,
 			"repeat":    cmdRepeat,
 			"same":      cmdSame,
+			"policy":    cmdPolicy,
+			"edit":      cmdEdit,
 		},
 	}
 }

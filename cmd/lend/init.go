@@ -120,7 +120,7 @@ func firstPolicy(owner name.PeerID) []byte {
 #
 # What this machine lends, to whom, and within which bounds. What is not allowed
 # here is refused; this file allows nothing yet. See docs/policy.md, and after
-# each change: lend policy check, and start lend serve again.
+# each change: lend policy check. A running gateway takes changes up by itself.
 policy: 1
 
 # Keys whose leases count here. "owner" is this machine's own (lend lease issue).

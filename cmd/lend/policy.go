@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/name"
@@ -29,9 +31,19 @@ func (a *app) policyCommand() *cobra.Command {
 	return c
 }
 
-// loadPolicy reads a policy file that only the owner can have written.
+// readPolicy reads a policy file that only the owner can have written, behind links
+// that only the owner can have made.
+func readPolicy(path string) ([]byte, error) {
+	target, err := ownerfile.Follow(path)
+	if err != nil {
+		return nil, err
+	}
+	return ownerfile.Read(target, ownerfile.Trusted, maxPolicyFile)
+}
+
+// loadPolicy reads a policy file and parses it.
 func loadPolicy(path string) (*policy.Policy, error) {
-	data, err := ownerfile.Read(path, ownerfile.Trusted, maxPolicyFile)
+	data, err := readPolicy(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, usagef("lend init", "%s: there is no policy file, so nothing is lent", path)
 	}
@@ -101,8 +113,8 @@ func (a *app) policyCheckCommand() *cobra.Command {
 		Long: `Read a policy file strictly, hold it against the installed Connectors, run its
 tests, warn of risky grants, and print in plain sentences who may do what: that
 is what to review. Exit status 2: the file cannot be used; 1: it has errors or
-a test fails; 0: it can be served. A running gateway keeps the policy that it was
-started with.`,
+a test fails; 0: it can be served. A running gateway takes up a file that can be
+served within about a second, and keeps its last good policy otherwise.`,
 		Example: "  lend policy check\n  lend policy check ./policy.yaml --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -117,7 +129,7 @@ started with.`,
 			if err := a.show(r, func() error { return a.printReport(r) }); err != nil {
 				return err
 			}
-			a.noteOldPolicy(cmd.Context(), file, r.Digest)
+			a.noteServedPolicy(cmd.Context(), file, r.Digest, r.OK)
 			if !r.OK {
 				return &statusError{1}
 			}
@@ -126,17 +138,44 @@ started with.`,
 	}
 }
 
-// noteOldPolicy says so if the running gateway has read the file before its last
-// change.
-func (a *app) noteOldPolicy(ctx context.Context, file, digest string) {
+// servedPolicy asks a running gateway what it makes of the file; false: it has
+// another one, or there is none.
+func (a *app) servedPolicy(ctx context.Context, file string) (admin.Policy, bool) {
 	p, err := a.paths()
 	if err != nil {
-		return
+		return admin.Policy{}, false
 	}
 	s, err := admin.NewClient(p.socket).Status(ctx)
-	if err == nil && s.Policy.File == file && s.Policy.Digest != digest {
-		a.note("lend: the running gateway has an older policy; next: start lend serve again")
+	return s.Policy, err == nil && s.Policy.File == absolute(file)
+}
+
+// noteServedPolicy says what a running gateway makes of the file.
+func (a *app) noteServedPolicy(ctx context.Context, file, digest string, ok bool) {
+	served, here := a.servedPolicy(ctx, file)
+	switch {
+	case !here:
+	case served.Digest == digest && served.State == policyfile.InForce.String():
+		a.note("lend: the running gateway has it in force")
+	case ok:
+		a.note("lend: the running gateway is about to take it up; next: lend status")
+	default:
+		a.note("lend: the running gateway keeps its last good policy, %.12s", served.Digest)
 	}
+}
+
+// noteOldPolicy says so if the running gateway has another policy than the file's.
+func (a *app) noteOldPolicy(ctx context.Context, file, digest string) {
+	if served, here := a.servedPolicy(ctx, file); here && served.Digest != digest {
+		a.note("lend: the running gateway has another policy in force; next: lend status")
+	}
+}
+
+// absolute is a path as the running gateway has it.
+func absolute(file string) string {
+	if abs, err := filepath.Abs(file); err == nil {
+		return abs
+	}
+	return file
 }
 
 func (a *app) printReport(r policyReport) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -129,18 +130,17 @@ func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, erro
 	}
 }
 
-// workspaces maps the names of the policy to directories; without one there are none.
-func workspaces(p *policy.Policy) func(string) (string, bool) {
-	dirs := map[string]string{}
-	if p != nil {
+// workspace maps a name of the policy of now to a directory; without a policy there
+// are none.
+func (o *ownersSide) workspace(s string) (string, bool) {
+	if p := o.policy.Load(); p != nil {
 		for _, w := range p.Workspaces() {
-			dirs[w.Name.String()] = w.Path
+			if w.Name.String() == s {
+				return w.Path, true
+			}
 		}
 	}
-	return func(s string) (string, bool) {
-		dir, ok := dirs[s]
-		return dir, ok
-	}
+	return "", false
 }
 
 // ownersSide is everything below the gateway.
@@ -150,6 +150,7 @@ type ownersSide struct {
 	root      *connection.Root
 	host      *localhost.Host
 	cgroup    *cgroup.Tree // nil: none
+	policy    atomic.Pointer[policy.Policy]
 }
 
 // openOwnersSide also closes this process to the commands that it will run: they are
@@ -165,13 +166,14 @@ func (a *app) openOwnersSideIn(tree *cgroup.Tree, p paths, pol *policy.Policy, l
 		return nil, fmt.Errorf("keep other processes out of this one's memory: %w", err)
 	}
 	o := &ownersSide{transport: process.New(process.Config{Log: log, Most: mostProcesses, Cgroup: tree}), cgroup: tree}
+	o.policy.Store(pol)
 	var err error
 	if o.store, err = a.openStore(p, o.transport, "", log); err == nil {
 		o.root, err = connection.Open(p.connections())
 	}
 	if err == nil {
 		o.host, err = localhost.New(localhost.Config{
-			Store: o.store, Transport: o.transport, Connections: o.root, Workspaces: workspaces(pol), Log: log,
+			Store: o.store, Transport: o.transport, Connections: o.root, Workspaces: o.workspace, Log: log,
 			Private: []string{p.config, p.state},
 		})
 	}

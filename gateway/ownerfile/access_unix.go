@@ -37,6 +37,15 @@ func checkAccess(path string, _ *os.File, info os.FileInfo, a Access) error {
 	return CheckDirectory(filepath.Dir(path))
 }
 
+// checkLink refuses a link that others could have made, or replace.
+func checkLink(path string, info os.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || (int(st.Uid) != os.Geteuid() && st.Uid != 0) {
+		return &UnsafeError{Path: path, Why: "the symbolic link belongs to another user"}
+	}
+	return CheckDirectory(filepath.Dir(path))
+}
+
 // CheckDirectory refuses a directory in which others could replace a file: one of
 // another user (but root's), or one that others may write, unless it is sticky.
 // Errors: those of os, *UnsafeError. On Windows it accepts every directory: the

@@ -19,6 +19,11 @@ func open(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
+// checkLink refuses every link.
+func checkLink(path string, _ os.FileInfo) error {
+	return &UnsafeError{Path: path, Why: "is a symbolic link"}
+}
+
 const writes = windows.FILE_WRITE_DATA | windows.FILE_APPEND_DATA | windows.DELETE | windows.WRITE_DAC | windows.WRITE_OWNER |
 	windows.GENERIC_WRITE | windows.GENERIC_ALL
 

@@ -65,6 +65,37 @@ func Read(path string, a Access, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// maxLinks bounds the links that Follow goes along.
+const maxLinks = 8
+
+// Follow resolves symbolic links at the end of a path, at most 8, which only the owner
+// or the system can have made: each link and its directory are checked. The result is
+// for Read, which checks the file; it need not exist. On Windows no link is followed,
+// and Read refuses it. Errors: those of os, *UnsafeError.
+func Follow(path string) (string, error) {
+	for range maxLinks + 1 {
+		info, err := os.Lstat(path)
+		if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode()&os.ModeSymlink == 0 {
+			return path, nil
+		}
+		if err == nil {
+			err = checkLink(path, info)
+		}
+		if err != nil {
+			return "", err
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Dir(path) + string(filepath.Separator) + target // not cleaned: .. is of where a link leads
+		}
+		path = target
+	}
+	return "", &UnsafeError{Path: path, Why: "is behind too many symbolic links"}
+}
+
 // Create makes a new private file with this content. It is durable when Create
 // returns, and not there at all if it fails; an existing file is os.ErrExist.
 func Create(path string, data []byte) (err error) {

@@ -244,17 +244,20 @@ func (w *Watcher) look(asked bool) (again bool) {
 	case r.key == w.known && !t.asked:
 		w.trial = nil // it was a moment's
 		return false
-	case now.Sub(t.since) >= w.cfg.Settle:
+	case now.Sub(t.since) >= w.cfg.Settle, r.key == w.known && !writing: // known: it has been at rest
 		w.trial, w.known = nil, r.key
 		w.settled(r, now)
 		return false
 	case now.Sub(t.first) >= patience:
-		w.trial, w.known = nil, r.key
+		w.trial, w.known = nil, restless
 		w.reject(errRestless, now)
 		return false
 	}
 	return true
 }
+
+// restless is known of a file after a trial that came to nothing: no reading is it.
+const restless = "restless"
 
 var errRestless = errors.New("the file is being written and does not come to rest")
 

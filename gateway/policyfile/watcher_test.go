@@ -152,6 +152,15 @@ func TestAFileThatDoesNotRest(t *testing.T) {
 		require.Contains(t, r.w.Status().Problem, "does not come to rest")
 		after(time.Second)
 		require.Equal(t, "reload", r.take())
+
+		// The last piece comes just before patience ends.
+		began := time.Now()
+		for i := 0; time.Since(began) < patience-50*time.Millisecond; i++ {
+			r.disk.write(good(i + 200))
+			after(100 * time.Millisecond)
+		}
+		after(DefaultPoll + time.Second)
+		require.Equal(t, "policy.rejected reload", r.take())
 	})
 }
 
