@@ -185,15 +185,6 @@ func (c *Client) Status(ctx context.Context, key protocol.OperationKey) (*protoc
 	return ask[*protocol.StatusReply](ctx, c, to, &protocol.StatusRequest{OperationKey: key})
 }
 
-// Revoke hands a signed revocation to the gateway of the current lease.
-func (c *Client) Revoke(ctx context.Context, envelope []byte) (*protocol.RevokeReply, error) {
-	_, to, err := c.lease(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return ask[*protocol.RevokeReply](ctx, c, to, &protocol.RevokeRequest{Envelope: envelope})
-}
-
 // ask sends one control request; a reply of another kind is a violation.
 func ask[R protocol.ControlReply](ctx context.Context, c *Client, to peer.AddrInfo, q protocol.ControlRequest) (reply R, err error) {
 	err = c.exchange(ctx, to, protocol.ControlID, func(s *dial.Stream) error {

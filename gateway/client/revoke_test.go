@@ -1,0 +1,34 @@
+package client
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+// The lease only says where the gateway is: it may be another holder's, and over.
+func TestRevokeWithAnothersLease(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
+		f.onControl(func(protocol.ControlRequest) protocol.ControlReply { return &protocol.RevokeReply{Stopped: 3} })
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		require.NoError(t, err)
+		f.config.Key, f.config.Now = key, func() time.Time { return time.Now().Add(100 * time.Hour) }
+		c := f.dial(t)
+		require.NotEqual(t, f.lease.Holder, c.Holder())
+		reply, err := c.Revoke(t.Context(), []byte("envelope"))
+		require.NoError(t, err)
+		require.Equal(t, uint32(3), reply.Stopped)
+		f.onControl(func(protocol.ControlRequest) protocol.ControlReply {
+			return (&protocol.Refusal{Code: protocol.CodeDenied}).Frame()
+		})
+		_, err = c.Revoke(t.Context(), []byte("envelope"))
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, protocol.CodeDenied, refused.Code)
+	})
+}
