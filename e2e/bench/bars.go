@@ -7,7 +7,7 @@ type Bar struct {
 	What        string
 	Group       string
 	Unit        string
-	Of, By      string // cases of the group
+	Of, By      string // cases of the group; without By the figure itself is meant
 	Bar, Beyond float64
 	AtLeast     bool // else at most
 }
@@ -33,6 +33,10 @@ func bars() []Bar {
 		{"standard input", groupInput, mibs, bySDK(noise), bySSHGo, 1.0, 1.3, true},
 		{"echo of a line", groupEcho, p50, bySDK(noise), byRaw(noise), 1.6, 1.6, false},
 		{"echo of a line", groupEcho, p50, bySDK(noise), bySSHGo, 1.15, 1.15, false},
+		{"an idle connection", groupCrowd, perConnection, bySDK(noise), byLean, 1.3, 1.1, false},
+		{"a live silent operation, KiB", groupCrowd, perOperation, bySDK(noise), "", 32, 32, false},
+		{"a supervisor, KiB of PSS", groupCrowd, perSupervisor, bySDK(noise), "", 3072, 3072, false},
+		{"start among 1 000 idle connections and 500 live operations, ÷ alone", groupCrowd, crowdedStart, bySDK(noise), "", 1.2, 1.1, false},
 		{"start beside a bulk output", groupBeside, p50, bySDK(noise), bySSHGo, 0.5, 0.35, false},
 	}
 	for n, goal := range map[int][2]float64{8: {0.55, 0.75}, 64: {0.6, 0.8}, 256: {0.6, 0.85}} {

@@ -25,6 +25,7 @@ func byLend(transport string) string { return "lend run, cold, " + transport }
 
 // field is everything that takes part.
 type field struct {
+	dir    string
 	bin    string
 	ways   map[string]way // within this process
 	lines  map[string]way // a process for each run
@@ -48,7 +49,7 @@ func (f *field) add(name string, w way) {
 // gather starts all that takes part.
 func gather(ctx context.Context, dir string) (_ *field, err error) {
 	bin := filepath.Join(dir, "bin")
-	f := &field{bin: bin, ways: map[string]way{}, lines: map[string]way{}}
+	f := &field{dir: dir, bin: bin, ways: map[string]way{}, lines: map[string]way{}}
 	defer func() {
 		if err != nil {
 			f.close()
@@ -72,7 +73,7 @@ func gather(ctx context.Context, dir string) (_ *field, err error) {
 		f.add(bySDK(t), s.run)
 	}
 	var stop func()
-	if f.raw, stop, err = startRaw(ctx); err != nil {
+	if f.raw, _, stop, err = startRaw(ctx); err != nil {
 		return nil, err
 	}
 	f.closer = append(f.closer, stop)
@@ -136,6 +137,7 @@ func (f *field) addTo(s *Suite) {
 		}
 	}
 	f.addBulk(s, int64(s.N(1024))<<20)
+	f.addCrowd(s)
 	for _, name := range f.order {
 		run := f.ways[name]
 		s.Add(groupEcho, name, func(ctx context.Context) (Sample, error) { return echo(ctx, s.N(3000), run) })
@@ -159,6 +161,13 @@ func (f *field) addTo(s *Suite) {
 			})
 		}
 	}
+}
+
+// addCrowd adds what is measured on gateways of their own.
+func (f *field) addCrowd(s *Suite) {
+	c := crowd{dir: f.dir, bin: f.bin, peers: s.N(1000), silent: s.N(500), n: s.N(400)}
+	s.Add(groupCrowd, bySDK("TCP+Noise"), c.gatewayCase)
+	s.Add(groupCrowd, byLean, c.leanCase)
 }
 
 func (f *field) addBulk(s *Suite, n int64) {

@@ -147,19 +147,19 @@ type raw struct {
 }
 
 // startRaw starts the server and connects over each transport.
-func startRaw(ctx context.Context) (clients map[string]raw, stop func(), err error) {
+func startRaw(ctx context.Context) (clients map[string]raw, pid int, stop func(), err error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-role", "raw")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	clients = map[string]raw{}
 	stop = func() {
@@ -181,9 +181,9 @@ func startRaw(ctx context.Context) (clients map[string]raw, stop func(), err err
 	}
 	if err != nil {
 		stop()
-		return nil, nil, fmt.Errorf("start the raw server: %w", err)
+		return nil, 0, nil, fmt.Errorf("start the raw server: %w", err)
 	}
-	return clients, stop, nil
+	return clients, cmd.Process.Pid, stop, nil
 }
 
 func dialRaw(ctx context.Context, transport, address string) (raw, error) {

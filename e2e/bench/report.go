@@ -106,11 +106,21 @@ func report(s *Suite, noSSH error) Report {
 		}
 	}
 	for _, b := range bars() {
-		if v, ok := ratio(s.find(b.Group, b.Of), s.find(b.Group, b.By), b.Unit); ok {
+		if v, ok := s.outcome(b); ok {
 			r.Bars = append(r.Bars, Result{b.What, b.Of, b.By, b.Unit, b.Bar, b.Beyond, b.AtLeast, v, b.verdict(v.Median)})
 		}
 	}
 	return r
+}
+
+// outcome is what a bar is about; false if it was not measured.
+func (s *Suite) outcome(b Bar) (Figure, bool) {
+	of := s.find(b.Group, b.Of)
+	if b.By != "" || of == nil {
+		return ratio(of, s.find(b.Group, b.By), b.Unit)
+	}
+	values := of.of(b.Unit)
+	return figure(values), len(values) > 0
 }
 
 // units are those of a case that are there in each repetition, in order.

@@ -115,7 +115,7 @@ func (s *sshd) configure(ctx context.Context) error {
 		"sshd_config": fmt.Sprintf("Port %d\nListenAddress 127.0.0.1\nHostKey %s\nPidFile %s\nAuthorizedKeysFile %s\n", s.port,
 			s.file("host"), s.file("pid"), s.file("authorized_keys")) +
 			"UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n" +
-			"UseDNS no\nPrintMotd no\nPrintLastLog no\nMaxStartups 4000\nMaxSessions 4000\nLogLevel ERROR\n",
+			"UseDNS no\nPrintMotd no\nPrintLastLog no\nMaxStartups 4000\nMaxSessions 4000\nLogLevel FATAL\n",
 		"ssh_config": fmt.Sprintf("Host cold warm\n HostName 127.0.0.1\n Port %d\n User root\n IdentitiesOnly yes\n IdentityFile %s\n"+
 			" UserKnownHostsFile %s\n GlobalKnownHostsFile /dev/null\n StrictHostKeyChecking yes\n BatchMode yes\n LogLevel ERROR\n"+
 			" Ciphers aes128-gcm@openssh.com\nHost warm\n ControlPath %s\n ControlMaster no\n",

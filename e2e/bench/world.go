@@ -40,7 +40,7 @@ issuers:
 peers:
   caller: %s
   bench: %s
-limits: {operations: 1024, operations_per_peer: 1024, starts_per_minute: 60000, denials: 10000, stdout: unlimited, run: 1h}
+%slimits: {operations: 1024, operations_per_peer: 1024, starts_per_minute: 60000, denials: 10000, stdout: unlimited, run: 1h}
 commands:
   nothing:
     run: {effect: read, arguments: [run]}
@@ -76,7 +76,8 @@ func build(ctx context.Context, dir string) error {
 }
 
 // newWorld makes an owner who lends the two programs, and starts the gateway.
-func newWorld(ctx context.Context, dir, bin string) (_ *world, err error) {
+// Peers beside those two may connect, and run nothing.
+func newWorld(ctx context.Context, dir, bin string, others ...peer.ID) (_ *world, err error) {
 	w := &world{dir: dir, bin: bin, owner: filepath.Join(dir, "owner"), caller: filepath.Join(dir, "caller")}
 	defer func() {
 		if err != nil {
@@ -89,7 +90,10 @@ func newWorld(ctx context.Context, dir, bin string) (_ *world, err error) {
 	if w.self, err = peer.IDFromPrivateKey(w.key); err != nil {
 		return nil, err
 	}
-	if err := w.setUp(ctx); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := w.setUp(ctx, others); err != nil {
 		return nil, err
 	}
 	if err := w.serve(ctx); err != nil {
@@ -98,7 +102,7 @@ func newWorld(ctx context.Context, dir, bin string) (_ *world, err error) {
 	return w, nil
 }
 
-func (w *world) setUp(ctx context.Context) error {
+func (w *world) setUp(ctx context.Context, others []peer.ID) error {
 	steps := [][]string{
 		{w.owner, "init"},
 		{w.caller, "init"},
@@ -117,7 +121,11 @@ func (w *world) setUp(ctx context.Context) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	text := fmt.Sprintf(policyText, owner, caller, w.self)
+	var more strings.Builder
+	for i, p := range others {
+		fmt.Fprintf(&more, "  peer-%d: %s\n", i, p)
+	}
+	text := fmt.Sprintf(policyText, owner, caller, w.self, more.String())
 	return os.WriteFile(filepath.Join(w.owner, "policy.yaml"), []byte(text), 0o600)
 }
 
