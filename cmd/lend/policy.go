@@ -27,7 +27,7 @@ func (a *app) policyCommand() *cobra.Command {
 		Short: "check, test and explain the file that says what is lent",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.policyCheckCommand(), a.policyTestCommand(), a.policyExplainCommand(), a.policySchemaCommand())
+	c.AddCommand(a.policyCheckCommand(), a.policyTestCommand(), a.policyExplainCommand(), a.policySchemaCommand(), a.policyPresetCommand())
 	return c
 }
 
