@@ -47,7 +47,7 @@ type Preset struct {
 // Placeholder is one thing of the owner's that a preset is pinned to.
 type Placeholder struct {
 	Name string
-	// What completes "the …"; Example is a value that is accepted.
+	// What completes "it takes …"; Example is a value that is accepted.
 	What, Example string
 	// Default is the value if none is given, "" for none.
 	Default string

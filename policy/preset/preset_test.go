@@ -133,7 +133,7 @@ func TestRender(t *testing.T) {
 	require.Contains(t, f.Commands, `enum: ["acme/site", "acme/.github"], required: true`)
 	require.Contains(t, f.Allow, "    to: [laptop, agent]\n    connector: gh-work\n    version: \"2.40.1\"\n    commands:\n      issue.list: {}\n")
 	require.Contains(t, f.Tests, "peer: laptop, issuer: desk, run: [gh-work, issue.list, -R, \"acme/site\"")
-	require.Contains(t, f.Header, "# Preset gh: ")
+	require.Contains(t, f.Header, "# Preset gh, made for gh 2.23.0:\n")
 	require.Contains(t, f.Header, "--key gh-work --version 2.40.1")
 	for line := range strings.Lines(f.Header) {
 		require.True(t, strings.HasPrefix(line, "#"), line)

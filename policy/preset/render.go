@@ -1,7 +1,6 @@
 package preset
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -184,29 +183,46 @@ func peers(to []Peer) string {
 	return "peers:\n" + b.String()
 }
 
+// header says, as a comment, what the fragment is.
 func (p Preset) header(v Values) string {
-	var b strings.Builder
-	line := func(format string, args ...any) {
-		b.WriteString(strings.TrimRight("# "+fmt.Sprintf(format, args...), " ") + "\n")
-	}
-	line("Preset %s: %s", p.Name, p.Summary)
 	made := make([]string, 0, len(p.Versions))
 	for _, m := range p.Versions {
 		made = append(made, m.String())
 	}
-	line("Made for %s %s.", p.CLI, strings.Join(made, ", "))
+	var b strings.Builder
+	b.WriteString("# Preset " + p.Name + ", made for " + p.CLI + " " + strings.Join(made, ", ") + ":\n")
+	wrap(&b, "", p.Summary+".")
 	list := func(title string, lines []string) {
-		line("")
-		line("%s", title)
+		b.WriteString("#\n# " + title + "\n")
 		for _, s := range lines {
-			line("  - %s", strings.NewReplacer("${connector}", v.Connector.String(), "${version}", v.Version.String()).Replace(s))
+			wrap(&b, "- ", strings.NewReplacer("${connector}", v.Connector.String(), "${version}", v.Version.String()).Replace(s))
 		}
 	}
 	list("It gives:", p.Gives)
 	list("It leaves out:", p.LeavesOut)
-	list("Before:", p.Setup)
-	line("")
-	line("A policy file has each of these keys once: put what stands below them under yours,")
-	line("or add all of this to the end of a file that has none of them. Then: lend policy check")
+	b.WriteString("#\n# Before:\n")
+	for _, s := range p.Setup {
+		b.WriteString("#   " + strings.NewReplacer("${connector}", v.Connector.String(), "${version}", v.Version.String()).Replace(s) + "\n")
+	}
+	b.WriteString("#\n")
+	wrap(&b, "", "A policy file has each of the keys below once: put each part under yours, or add all of this to the end of a file that has none of them. Then: lend policy check")
 	return b.String()
+}
+
+// wrap writes a text as comment lines, the first with a bullet.
+func wrap(b *strings.Builder, bullet, text string) {
+	const width = 98
+	line := "# " + bullet
+	for i, w := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += w
+		case len(line)+1+len(w) > width:
+			b.WriteString(line + "\n")
+			line = "# " + strings.Repeat(" ", len(bullet)) + w
+		default:
+			line += " " + w
+		}
+	}
+	b.WriteString(line + "\n")
 }

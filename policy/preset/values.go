@@ -59,11 +59,11 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9._/@-]{1,128}$`)
 
 func (p Preset) check(v Values) (map[string][]string, error) {
 	if len(v.To) == 0 || len(v.To) > maxPeers {
-		return nil, &ValueError{Msg: "no peer, or too many, to lend to", Hint: "--to laptop"}
+		return nil, &ValueError{Msg: "it does not say which peers to lend to, 1 to 32", Hint: "--to laptop"}
 	}
 	for i, peer := range v.To {
 		if peer.Name.IsZero() || slices.ContainsFunc(v.To[:i], func(q Peer) bool { return q.Name == peer.Name }) {
-			return nil, &ValueError{Msg: "a peer without a name, or there twice"}
+			return nil, &ValueError{Msg: "a peer has no name, or is there twice"}
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(v.Set)) {
@@ -100,16 +100,16 @@ func (q Placeholder) check(values []string) error {
 	}
 	switch {
 	case len(values) == 0 && q.Required:
-		return refuse("it is missing: the %s", q.What)
+		return refuse("it has to be set; it takes %s", q.What)
 	case len(values) > 1 && !q.List:
-		return refuse("it takes one value: the %s", q.What)
+		return refuse("it takes one value: %s", q.What)
 	case len(values) > maxValues:
 		return refuse("it takes at most %d values", maxValues)
 	}
 	for i, s := range values {
 		switch {
 		case !plain.MatchString(s) || !q.pattern.MatchString(s):
-			return refuse("that is not the %s", q.What)
+			return refuse("the value is not what it takes: %s", q.What)
 		case slices.Contains(values[:i], s):
 			return refuse("a value is there twice")
 		}
