@@ -24,17 +24,17 @@ import (
 func (a *app) leaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lease",
-		Short: "issue and read leases",
+		Short: "issue, pass on and read leases",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.leaseIssueCommand(), a.leaseShowCommand())
+	c.AddCommand(a.leaseIssueCommand(), a.leaseDelegateCommand(), a.leaseShowCommand())
 	return c
 }
 
 type issueFlags struct {
 	to, version, invocation, purpose, out string
 	life                                  time.Duration
-	operations, atOnce                    int
+	operations, atOnce, depth             int
 	addresses, pins                       []string
 	localAddresses, finish, force         bool
 }
@@ -67,6 +67,7 @@ The gateway asks its policy again for every call: a lease gives no more than tha
 	fl.IntVar(&f.atOnce, "at-once", 8, "how many may run at the same time")
 	fl.StringArrayVar(&f.pins, "pin", nil, "PARAMETER=VALUE that every call must have; repeat a parameter to allow several values")
 	fl.BoolVar(&f.finish, "finish", false, "let an operation that runs at the expiry finish")
+	fl.IntVar(&f.depth, "depth", 0, "how often its holder and those after it may pass it on, 2 at most")
 	fl.StringVar(&f.purpose, "purpose", "", "a few words for the owner's records")
 	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway (default: those of the running one)")
 	fl.BoolVar(&f.localAddresses, "local-addresses", false, "keep loopback and link-local addresses")
@@ -81,6 +82,9 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	}
 	if f.life <= 0 {
 		return usagef("--life 10m", "--life %s: a lease lives for some time", f.life)
+	}
+	if f.depth < 0 || f.depth > lease.MaxDepth {
+		return usagef("--depth 1", "--depth %d: want 0 to %d", f.depth, lease.MaxDepth)
 	}
 	p, err := a.paths()
 	if err != nil {
@@ -189,7 +193,7 @@ func (a *app) composeLease(p paths, pol *policy.Policy, f issueFlags, args []str
 		ID: lease.NewID(), Issuer: owner, Holder: holder, Gateway: gateway, Invocation: invocation,
 		Authority: lease.AuthorityOwner, Grants: []lease.Grant{grant},
 		IssuedAt: now, NotBefore: now, NotAfter: now.Add(f.life),
-		MaxOperations: f.operations, MaxConcurrent: f.atOnce, Purpose: f.purpose,
+		MaxOperations: f.operations, MaxConcurrent: f.atOnce, Purpose: f.purpose, DepthLeft: f.depth,
 	}
 	return l, signer, a.allowedToday(pol, l, now)
 }
@@ -224,18 +228,24 @@ func (a *app) composeGrant(f issueFlags, args []string) (lease.Grant, error) {
 		g.Commands = append(g.Commands, c)
 	}
 	g.Finish = f.finish
-	for _, pin := range f.pins {
+	g.Pins, err = parsePins(f.pins)
+	return g, err
+}
+
+// parsePins reads the values of --pin; nil if there are none.
+func parsePins(given []string) (pins map[name.Parameter][]string, err error) {
+	for _, pin := range given {
 		key, value, ok := strings.Cut(pin, "=")
 		parameter, err := name.ParseParameter(key)
 		if !ok || err != nil {
-			return g, usagef("--pin repo=acme/site", "--pin %s: want PARAMETER=VALUE", name.Quote(pin))
+			return nil, usagef("--pin repo=acme/site", "--pin %s: want PARAMETER=VALUE", name.Quote(pin))
 		}
-		if g.Pins == nil {
-			g.Pins = map[name.Parameter][]string{}
+		if pins == nil {
+			pins = map[name.Parameter][]string{}
 		}
-		g.Pins[parameter] = append(g.Pins[parameter], value)
+		pins[parameter] = append(pins[parameter], value)
 	}
-	return g, nil
+	return pins, nil
 }
 
 // allowedToday refuses a lease that the policy would not honour now.
@@ -249,6 +259,13 @@ func (a *app) allowedToday(pol *policy.Policy, l lease.Lease, now time.Time) err
 	}
 	if l.NotAfter.Sub(l.IssuedAt) > rule.MaxLife {
 		return usagef(fmt.Sprintf("--life %s", rule.MaxLife), "the policy lets issuer %s lease for %s at most", rule.Name, rule.MaxLife)
+	}
+	if l.DepthLeft > rule.MaxDepth {
+		hint := fmt.Sprintf("--depth %d", rule.MaxDepth)
+		if rule.MaxDepth == 0 {
+			hint = fmt.Sprintf("max_depth: %d of the issuer %s in the policy lets them be passed on", l.DepthLeft, rule.Name)
+		}
+		return usagef(hint, "the policy lets leases of %s be passed on %s", rule.Name, [...]string{"never", "once", "twice"}[rule.MaxDepth])
 	}
 	contracts, err := a.installedContracts()
 	if err != nil {
