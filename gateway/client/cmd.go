@@ -241,5 +241,5 @@ func checkArguments(args []string) error {
 	return nil
 }
 
-// rootIssuer: a lease is a chain of one envelope in this version.
+// rootIssuer: what a chain says altogether has the issuer of its root.
 func rootIssuer(l *lease.Lease) name.PeerID { return l.Issuer }
