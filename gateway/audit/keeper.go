@@ -47,7 +47,7 @@ type KeeperConfig struct {
 // before the ledger.
 type Keeper struct {
 	cfg     KeeperConfig
-	ctx     context.Context // ends the calls of places //nolint:containedctx // the Keeper is the lifetime
+	ctx     context.Context //nolint:containedctx // the Keeper is a lifetime: it ends the calls of places
 	cancel  context.CancelFunc
 	closing chan struct{}
 	once    sync.Once
@@ -82,11 +82,18 @@ type PlaceStatus struct {
 // place is one Place with the goroutine that serves it.
 type place struct {
 	Place
-	wait chan Checkpoint // at most one: the newest
+	wait chan job // at most one: the newest
 
-	mu     sync.Mutex // guards what follows
-	status PlaceStatus
-	busy   time.Time // since when a call lasts
+	mu            sync.Mutex // guards what follows
+	status        PlaceStatus
+	busy          time.Time // since when a call lasts
+	offered, done uint64    // the last job that was offered, and that was over
+}
+
+// job is a checkpoint for a place, counted.
+type job struct {
+	Checkpoint
+	number uint64
 }
 
 // NewKeeper starts to keep checkpoints.
@@ -103,7 +110,7 @@ func NewKeeper(c KeeperConfig) *Keeper {
 	k := &Keeper{cfg: c, closing: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	for _, p := range c.Places {
-		pl := &place{Place: p, wait: make(chan Checkpoint, 1), status: PlaceStatus{Name: p.Name}}
+		pl := &place{Place: p, wait: make(chan job, 1), status: PlaceStatus{Name: p.Name}}
 		k.places = append(k.places, pl)
 		k.keepers.Go(func() { k.serve(pl) })
 	}
@@ -169,6 +176,10 @@ func sizeOf(signed []byte) uint64 {
 func (k *Keeper) offer(p *place, c Checkpoint) {
 	p.mu.Lock()
 	has, busy := p.status.Records >= c.Records && p.status.Problem == "", p.busy
+	if !has {
+		p.offered++
+	}
+	next := job{c, p.offered}
 	p.mu.Unlock()
 	if has {
 		return
@@ -180,7 +191,7 @@ func (k *Keeper) offer(p *place, c Checkpoint) {
 	case <-p.wait:
 	default:
 	}
-	p.wait <- c
+	p.wait <- next
 }
 
 var errStuck = errors.New("it does not return")
@@ -192,12 +203,12 @@ func (k *Keeper) serve(p *place) {
 		ctx, cancel := context.WithTimeout(k.ctx, k.cfg.Patience)
 		err := p.Keep(ctx, []byte(c.Signed))
 		if err == nil {
-			k.kept(p, c)
+			k.kept(p, c.Checkpoint)
 		} else {
 			k.trouble(p, err)
 		}
 		cancel()
-		p.finish()
+		p.finish(c.number)
 	}
 }
 
@@ -207,10 +218,10 @@ func (p *place) begin() {
 	p.busy = time.Now()
 }
 
-func (p *place) finish() {
+func (p *place) finish(number uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy = time.Time{}
+	p.busy, p.done = time.Time{}, number
 }
 
 // kept says that a place has a checkpoint: in the record only where that is news,
@@ -255,10 +266,10 @@ func (k *Keeper) Now(ctx context.Context) (Checkpoint, error) {
 	if err := k.round(true); err != nil {
 		return Checkpoint{}, fmt.Errorf("make checkpoint: %w", err)
 	}
-	c := k.Newest()
+	c, upTo := k.Newest(), k.jobs()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !k.settled(c) {
+	for !k.over(upTo) {
 		select {
 		case <-ctx.Done():
 			return c, nil
@@ -270,14 +281,24 @@ func (k *Keeper) Now(ctx context.Context) (Checkpoint, error) {
 	return c, nil
 }
 
-// settled tells whether each place has c, or has tried.
-func (k *Keeper) settled(c Checkpoint) bool {
-	for _, p := range k.places {
+// jobs are the last ones that were offered, place by place.
+func (k *Keeper) jobs() []uint64 {
+	out := make([]uint64, len(k.places))
+	for i, p := range k.places {
 		p.mu.Lock()
-		has := p.status.Records >= c.Records
-		tried := p.status.Problem != "" && p.busy.IsZero() && len(p.wait) == 0
+		out[i] = p.offered
 		p.mu.Unlock()
-		if !has && !tried {
+	}
+	return out
+}
+
+// over tells whether each place is done with its job, or a later one.
+func (k *Keeper) over(jobs []uint64) bool {
+	for i, p := range k.places {
+		p.mu.Lock()
+		done := p.done >= jobs[i]
+		p.mu.Unlock()
+		if !done {
 			return false
 		}
 	}
