@@ -190,7 +190,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	stage = "start"
 	process, err := n.start(ctx, &capability{
 		issuer: e.key.Issuer, invocation: e.key.Invocation, holder: e.key.Holder, operation: e.key.Operation,
-		route: identity, frozen: d.bytes, call: d.Call, workspace: d.Workspace, stdin: e.request.Stdin,
+		route: identity, frozen: d.bytes, call: d.Call, workspace: d.Workspace, place: d.Surface.Place(), stdin: e.request.Stdin,
 		limits: route.Limits{Processes: d.Limits.Processes, Memory: d.Limits.Memory},
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ type capability struct {
 	frozen     []byte
 	call       argv.Call
 	workspace  name.Label
+	place      string // of the workspace
 	limits     route.Limits
 	stdin      bool
 }
@@ -38,12 +39,13 @@ var errNoCapability = errors.New("start without a capability")
 type startPort struct{ runtime Runtime }
 
 func (p startPort) start(ctx context.Context, c *capability) (route.Process, error) {
-	if c == nil || c.holder.IsZero() || c.route == (route.Identity{}) || len(c.frozen) == 0 {
+	if c == nil || c.holder.IsZero() || c.route == (route.Identity{}) || len(c.frozen) == 0 || !c.workspace.IsZero() && c.place == "" {
 		return nil, errNoCapability
 	}
 	return p.runtime.Start(ctx, route.StartRequest{
 		Identity:  c.route,
 		Workspace: c.workspace.String(),
+		Place:     c.place,
 		Call:      c.call,
 		Limits:    c.limits,
 		Stdin:     c.stdin,

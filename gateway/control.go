@@ -219,7 +219,7 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 	for _, s := range current {
 		within := s
 		if known {
-			within = sameTarget(frozen, s)
+			within = sameStart(frozen, s)
 		}
 		if within == nil || seen[s.Target()] {
 			continue
@@ -234,10 +234,10 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 	return out, nil
 }
 
-// sameTarget finds the frozen surface of the same command under the same contract.
-func sameTarget(frozen []*policy.Surface, s *policy.Surface) *policy.Surface {
+// sameStart finds a frozen surface under which s would start the same thing.
+func sameStart(frozen []*policy.Surface, s *policy.Surface) *policy.Surface {
 	for _, f := range frozen {
-		if f.Target() == s.Target() && f.ContractHash() == s.ContractHash() {
+		if f.SameStart(s) {
 			return f
 		}
 	}

@@ -68,7 +68,7 @@ func (h *Host) LoginSpec(q route.Query) (process.Spec, error) {
 // directory returns where the call runs, and what removes it afterwards.
 func (h *Host) directory(r route.StartRequest) (dir string, drop func() error, err error) {
 	if r.Workspace != "" {
-		dir, err = h.workspace(r.Workspace, r.Call)
+		dir, err = h.workspace(r.Workspace, r.Place, r.Call)
 		return dir, func() error { return nil }, err
 	}
 	if len(r.Call.Paths) > 0 {

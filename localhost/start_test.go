@@ -1,9 +1,12 @@
 package localhost
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/lendcli/lend/localhost/process"
@@ -80,7 +83,16 @@ func TestStartInWorkspace(t *testing.T) {
 	require.NoError(t, start("work", pathCall("src/a.txt", "src/deep/../a.txt", "new.txt", "src/new/file", ".")))
 	require.Equal(t, work, r.transport.specs[0].Dir)
 	require.DirExists(t, work, "a workspace is not dropped")
+	for _, place := range []string{"", placeOf(work)} {
+		p, err := r.Start(t.Context(), route.StartRequest{Identity: r.only(t), Workspace: "work", Place: place, Call: argv.Call{}})
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+	}
 	n := r.transport.started()
+	for _, other := range []string{placeOf(outside), strings.ToUpper(placeOf(work)), "x"} {
+		_, err := r.Start(t.Context(), route.StartRequest{Identity: r.only(t), Workspace: "work", Place: other, Call: argv.Call{}})
+		require.ErrorIs(t, err, route.ErrIdentityMismatch, "the name leads elsewhere than was decided")
+	}
 
 	for what, path := range map[string]string{
 		"parent": "../x", "dot-dot": "..", "hidden-parent": "src/../../x", "absolute": filepath.ToSlash(filepath.Join(outside, "secret")),
@@ -124,4 +136,10 @@ func TestStartInWorkspace(t *testing.T) {
 	r.cfg.Workspaces = nil
 	require.ErrorIs(t, start("work", argv.Call{}), route.ErrUnavailable)
 	require.Equal(t, n, r.transport.started(), "nothing refused was started")
+}
+
+// placeOf is how a decision names a directory.
+func placeOf(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:])
 }

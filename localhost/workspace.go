@@ -1,6 +1,8 @@
 package localhost
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,13 +19,16 @@ import (
 // checking that every path of the call lies in it. Errors about the workspace
 // are the owner's affair (ErrUnavailable), those about a path the caller's
 // (ErrInvalid).
-func (h *Host) workspace(label string, call argv.Call) (string, error) {
+func (h *Host) workspace(label, place string, call argv.Call) (string, error) {
 	if h.cfg.Workspaces == nil {
 		return "", unavailable("find workspace", fs.ErrNotExist)
 	}
 	path, ok := h.cfg.Workspaces(label)
 	if !ok {
 		return "", unavailable("find workspace", fs.ErrNotExist)
+	}
+	if sum := sha256.Sum256([]byte(path)); place != "" && place != hex.EncodeToString(sum[:]) {
+		return "", fmt.Errorf("workspace %s is another directory now: %w", name.Quote(label), route.ErrIdentityMismatch)
 	}
 	dir, err := h.workspaceDir(path)
 	if err != nil {

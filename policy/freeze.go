@@ -160,7 +160,7 @@ func (p *Policy) decideWithin(frozen []*Surface, r Request, source Contracts, t 
 // same tells whether two decisions would start the same thing.
 func same(a, b Decision) bool {
 	return a.Surface.ContractHash() == b.Surface.ContractHash() &&
-		a.Connection == b.Connection && a.Workspace == b.Workspace &&
+		a.Connection == b.Connection && a.Workspace == b.Workspace && a.Surface.Place() == b.Surface.Place() &&
 		slices.Equal(a.Call.Arguments, b.Call.Arguments) &&
 		slices.Equal(a.Call.Environment, b.Call.Environment) &&
 		slices.Equal(a.Call.Paths, b.Call.Paths) &&

@@ -83,6 +83,7 @@ func TestEditsUnderAnInvocation(t *testing.T) {
 		"command-removed":             {strings.Replace(first, "issue.list: {}, ", "", 1), listDocs, ReasonCommand},
 		"rule-removed":                {head + declaredCommands, listDocs, ReasonRule},
 		"another-workspace":           {strings.Replace(first, "connector: tool", "connector: tool\n    workspace: w", 1) + "workspaces: {w: {path: /w}}\n", listDocs, ReasonFrozen},
+		"re-pointed-through-the-cli":  {strings.Replace(first, "effect: read, arguments: [issue, list]", "effect: read, arguments: [issue], rest: {max_items: 1, pattern: list}", 1), listDocs, ReasonFrozen},
 		"another-peer":                {strings.Replace(first, "to: [maria-laptop]", "to: [build-agent]", 1), listDocs, ReasonRule},
 		"issuer-removed":              {strings.Replace(first, "id: "+ownerID, "id: "+deskID, 1), listDocs, ReasonIssuer},
 		"holder-removed-from-issuer":  {strings.Replace(first, "connectors: any", "connectors: any, holders: [build-agent]", 1), listDocs, ReasonHolder},
@@ -106,6 +107,46 @@ func TestEditsUnderAnInvocation(t *testing.T) {
 				require.Contains(t, e.String(), "no   frozen grant: ")
 			}
 		})
+	}
+}
+
+// A workspace is frozen with its directory: another one under the same name is
+// another meaning.
+func TestWorkspaceIsFrozen(t *testing.T) {
+	at := func(path string) *Policy {
+		return mustParse(t, head+declaredCommands+strings.Replace(freezeRule, "connector: tool", "connector: tool\n    workspace: w", 1)+"workspaces: {w: {path: "+path+"}, other: {path: /x}}\n")
+	}
+	frozen, r := freezeAll(t, at("/a")), toolRequest("issue.list", "--repo", "acme/site")
+	d := at("/a").DecideWithin(frozen, r, toolSource())
+	require.True(t, d.Allowed)
+	require.Equal(t, "6a50dc8584134c7de537c0052ff6d236bf874355e050c90523e0c5ff2a543a28", d.Surface.Place())
+	d = at("/b").DecideWithin(frozen, r, toolSource())
+	require.False(t, d.Allowed)
+	require.Equal(t, ReasonFrozen, d.Reason)
+	for _, s := range frozen {
+		require.NotContains(t, string(s.Marshal()), "/a")
+	}
+}
+
+func TestSameStart(t *testing.T) {
+	first := head + declaredCommands + freezeRule
+	list := func(text string, source Contracts) *Surface {
+		r := toolRequest("issue.list")
+		found := mustParse(t, text).Freeze(r.Issuer, r.Peer, r.Now, []Target{targetOf(r)}, source)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	s := list(first, toolSource())
+	require.True(t, s.SameStart(s))
+	require.True(t, s.SameStart(list(strings.Replace(first, "issue.list: {}", "issue.list: {repo: acme/site}", 1), toolSource())))
+	for title, o := range map[string]*Surface{
+		"fixed-arguments": list(strings.Replace(first, "[issue, list]", "[issue, delete]", 1), toolSource()),
+		"connection":      list(strings.Replace(first, "connector: tool", "connector: tool\n    connection: work", 1), fakeContracts{"tool@1#work": {Command: "tool"}}),
+		"workspace":       list(strings.Replace(first, "connector: tool", "connector: tool\n    workspace: w", 1)+"workspaces: {w: {path: /w}}\n", toolSource()),
+		"contract":        list(first, fakeContracts{"tool@1": {Command: "tool", Environment: []string{"X"}}}),
+	} {
+		require.False(t, s.SameStart(o), title)
+		require.False(t, o.SameStart(s), title)
 	}
 }
 

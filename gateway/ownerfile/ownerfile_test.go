@@ -160,3 +160,53 @@ func TestCheckDirectory(t *testing.T) {
 	require.ErrorIs(t, CheckDirectory(dir), ErrUnsafe)
 	require.ErrorIs(t, CheckDirectory(filepath.Join(dir, "none")), os.ErrNotExist)
 }
+
+func TestFollow(t *testing.T) {
+	dir := private(t)
+	in := func(p string) string { return filepath.Join(dir, p) }
+	file(t, in("real"), 0o600)
+	require.NoError(t, os.Mkdir(in("..1"), 0o700))
+	file(t, in("..1/policy"), 0o600)
+	for link, target := range map[string]string{
+		"one": "real", "two": "one", "absolute": in("real"), "..data": "..1", "mounted": "..data/policy", "dangling": "none", "loop": "loop",
+	} {
+		require.NoError(t, os.Symlink(target, in(link)))
+	}
+	for path, want := range map[string]string{
+		"real": "real", "one": "real", "two": "real", "absolute": "real", "none": "none", "dangling": "none", "mounted": "..data/policy",
+	} {
+		got, err := Follow(in(path))
+		require.NoError(t, err, path)
+		require.Equal(t, in(want), got, path)
+	}
+	b, err := Read(must(Follow(in("mounted"))), Trusted, 100)
+	require.NoError(t, err)
+	require.NotNil(t, b)
+
+	_, err = Follow(in("loop"))
+	require.ErrorIs(t, err, ErrUnsafe)
+	require.ErrorContains(t, err, "too many symbolic links")
+
+	open := in("open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Symlink(in("real"), filepath.Join(open, "link")))
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err = Follow(filepath.Join(open, "link"))
+	require.ErrorIs(t, err, ErrUnsafe, "others could replace the link")
+	require.NoError(t, os.Chmod(open, os.ModeSticky|0o777))
+	_, err = Follow(filepath.Join(open, "link"))
+	require.NoError(t, err, "in a sticky directory they could not")
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Lchown(filepath.Join(open, "link"), 4321, 4321))
+		_, err = Follow(filepath.Join(open, "link"))
+		require.ErrorIs(t, err, ErrUnsafe)
+		require.ErrorContains(t, err, "belongs to another user")
+	}
+}
+
+func must(s string, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

@@ -33,6 +33,10 @@ type StartRequest struct {
 	// Workspace names a workspace of the owner; "" means a private directory that
 	// is dropped when the operation has ended.
 	Workspace string
+	// Place is the SHA-256 of the path that the workspace was decided to have, in
+	// lower-case hexadecimal digits: another one is ErrIdentityMismatch. "" accepts
+	// whichever the name leads to.
+	Place string
 	// Call is the canonical call that was authorised.
 	Call argv.Call
 	// Limits bound what the processes of the command take.

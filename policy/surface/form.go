@@ -17,6 +17,7 @@ type form struct {
 	Version      name.Version      `json:"version"`
 	Connection   name.ConnectionID `json:"connection,omitzero"`
 	Workspace    name.Label        `json:"workspace,omitzero"`
+	Place        string            `json:"place,omitempty"` // of the workspace
 	ContractHash string            `json:"contract_hash"`
 	CLI          string            `json:"cli"`                   // the contract's public command
 	Prefix       []string          `json:"prefix,omitempty"`      // the contract's fixed arguments

@@ -2,6 +2,8 @@ package surface
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +91,7 @@ func Make(f *file.File, r *file.Rule, g *file.Grant, v name.Version, contract ar
 		grammar: grammar,
 		form: form{
 			Surface: 1, Rule: r.Name, Connector: r.Connector, Version: v, Connection: r.Connection, Workspace: r.Workspace,
+			Place:        place(f, r.Workspace),
 			ContractHash: hash, CLI: contract.Command, Prefix: contract.Arguments, Environment: contract.Environment,
 			Command: formOfCommand(c), Limits: formOfLimits(f.Operation(contract, c, r.Limits)),
 		},
@@ -150,6 +153,31 @@ func (s *Surface) Connection() name.ConnectionID { return s.form.Connection }
 
 // Workspace returns that of the rule, zero for none.
 func (s *Surface) Workspace() name.Label { return s.form.Workspace }
+
+// Place names the directory of the workspace without telling it: the SHA-256 of its
+// path in lower-case hexadecimal digits. It is empty without a workspace, and in
+// surfaces that were kept before there was one.
+func (s *Surface) Place() string { return s.form.Place }
+
+func place(f *file.File, workspace name.Label) string {
+	for _, w := range f.Workspaces {
+		if w.Name == workspace {
+			sum := sha256.Sum256([]byte(w.Path))
+			return hex.EncodeToString(sum[:])
+		}
+	}
+	return ""
+}
+
+// SameStart tells whether the same call under both would start the same thing: the
+// same contract, connection, workspace and fixed arguments. Which calls both accept is
+// not looked at.
+func (s *Surface) SameStart(o *Surface) bool {
+	a, b := s.form, o.form
+	return s.Target() == o.Target() && a.ContractHash == b.ContractHash && a.Connection == b.Connection &&
+		a.Workspace == b.Workspace && a.Place == b.Place && a.CLI == b.CLI && slices.Equal(a.Prefix, b.Prefix) &&
+		slices.Equal(a.Environment, b.Environment) && slices.Equal(a.Command.Arguments, b.Command.Arguments)
+}
 
 // ContractHash returns that of the contract which the surface was made from.
 func (s *Surface) ContractHash() string { return s.form.ContractHash }
