@@ -19,7 +19,7 @@ type (
 	sideRule struct {
 		name, connector, connection, workspace string
 		to, versions, commands, values         []string // values nil: not narrowed
-		stdout                                 int64 // KiB
+		stdout                                 int64    // KiB
 	}
 	side struct { // an owner's policy and what is installed
 		grants, holders []string // nil: any Connector, every named peer
