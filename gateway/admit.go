@@ -10,7 +10,9 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/grant"
 	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
@@ -286,7 +288,7 @@ func (n *Node) decide(v *lease.Verified, r policy.Request) (*decision, error) {
 		return nil, &deniedError{d}
 	}
 	frozen := p.Freeze(r.Issuer, r.Peer, r.Now, targets(v), n.contracts)
-	encoded, err := encodeSurfaces(frozen)
+	encoded, err := grant.Encode(frozen)
 	switch {
 	case err != nil:
 		return nil, err
@@ -307,7 +309,7 @@ func targets(v *lease.Verified) (out []policy.Target) {
 }
 
 func (n *Node) decideWithin(stored []byte, r policy.Request) (*decision, error) {
-	frozen, err := n.grants.parse(stored)
+	frozen, err := n.grants.Parse(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -338,23 +340,25 @@ func (n *Node) pin(r policy.Request, d *decision) (route.Identity, error) {
 	return found.Identity, nil
 }
 
-// record is what the ledger keeps of a start: no argument values.
+// record is what the ledger keeps of a start: no argument values, unless the deciding
+// rule says so.
 func (n *Node) record(e *entry, d *decision, identity route.Identity) (ledger.Start, error) {
 	pinned, err := json.Marshal(identity)
 	if err != nil {
 		return ledger.Start{}, fmt.Errorf("encode route identity: %w", err)
 	}
-	audit, err := json.Marshal(map[string]string{
-		"rule": d.Rule.Name, "policy": d.policy.Digest(), "workspace": d.Workspace.String(),
-		"purpose": name.Quote(e.verified.Purpose), "links": revocations.Links(e.verified.Subject(), e.verified.Subjects()),
-	})
+	arguments, variables := d.Recorded(n.ledger.Digest)
+	noted, err := audit.Noted{
+		Rule: d.Rule.Name, Policy: d.policy.Digest(), Workspace: d.Workspace.String(), Purpose: name.Quote(e.verified.Purpose),
+		Links: revocations.Links(e.verified.Subject(), e.verified.Subjects()), Arguments: arguments, Variables: variables,
+	}.Encode()
 	if err != nil {
-		return ledger.Start{}, fmt.Errorf("encode audit detail: %w", err)
+		return ledger.Start{}, err
 	}
 	return ledger.Start{
 		LeaseNotAfter: e.verified.Links[0].NotAfter, // what counts under the root is needed until then
 		Connector:     e.request.Connector, Version: e.request.Version, Command: e.request.Command,
-		Identity: pinned, Audit: audit,
+		Identity: pinned, Audit: noted,
 	}, nil
 }
 

@@ -1,16 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
 
 	"github.com/lendcli/lend/localhost/route"
-	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -52,6 +46,21 @@ func (p startPort) start(ctx context.Context, c *capability) (route.Process, err
 	})
 }
 
+// Runtime is what the gateway asks of an implementation host; *localhost.Host
+// fulfils it, and so may an embedding product's own. It is used from several
+// goroutines at once.
+type Runtime interface {
+	// Resolve returns the one current route that matches q. The errors are
+	// route.ErrNotFound, route.ErrAmbiguous and route.ErrUnavailable. It does not
+	// block and starts nothing.
+	Resolve(q route.Query) (route.Descriptor, error)
+	// Start runs one authorised call under the pinned route. Any identity that is
+	// not exactly the current route's is route.ErrIdentityMismatch. If it returns
+	// an error, no process runs and none will. ctx bounds the start, not the run;
+	// the caller owns the process and must Close it.
+	Start(ctx context.Context, r route.StartRequest) (route.Process, error)
+}
+
 // contracts shows a Runtime's current routes to the policy.
 type contracts struct{ runtime Runtime }
 
@@ -62,63 +71,4 @@ func (c contracts) Contract(key name.ConnectorKey, version name.Version, connect
 		return argv.Contract{}, "", err
 	}
 	return d.Contract, d.Identity.ContractHash, nil
-}
-
-const maxGrants = 512 // parsed ones that are remembered
-
-// encodeSurfaces is the form in which a frozen grant is kept.
-func encodeSurfaces(surfaces []*policy.Surface) ([]byte, error) {
-	raw := make([]json.RawMessage, len(surfaces))
-	for i, s := range surfaces {
-		raw[i] = s.Marshal()
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // a surface is kept as its bytes are
-	if err := e.Encode(raw); err != nil {
-		return nil, fmt.Errorf("encode frozen grant: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-func decodeSurfaces(b []byte) ([]*policy.Surface, error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(b, &raw); err != nil {
-		return nil, fmt.Errorf("decode frozen grant: %w", err)
-	}
-	out := make([]*policy.Surface, len(raw))
-	for i := range raw {
-		var err error
-		if out[i], err = policy.ParseSurface(raw[i]); err != nil {
-			return nil, fmt.Errorf("decode frozen grant: %w", err)
-		}
-	}
-	return out, nil
-}
-
-// grants remembers frozen grants that were parsed, by their bytes.
-type grants struct {
-	mu     sync.Mutex // guards parsed
-	parsed map[[32]byte][]*policy.Surface
-}
-
-func (g *grants) parse(b []byte) ([]*policy.Surface, error) {
-	key := sha256.Sum256(b)
-	g.mu.Lock()
-	s, ok := g.parsed[key]
-	g.mu.Unlock()
-	if ok {
-		return s, nil
-	}
-	s, err := decodeSurfaces(b)
-	if err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.parsed == nil || len(g.parsed) >= maxGrants {
-		g.parsed = map[[32]byte][]*policy.Surface{}
-	}
-	g.parsed[key] = s
-	return s, nil
 }

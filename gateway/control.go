@@ -203,7 +203,7 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 	}
 	var frozen []*policy.Surface
 	if known {
-		if frozen, err = n.grants.parse(stored); err != nil {
+		if frozen, err = n.grants.Parse(stored); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/door"
-	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 )
@@ -237,29 +236,6 @@ func TestCatalogue(t *testing.T) {
 			require.Equal(t, protocol.CodeDenied, refused.Code)
 		})
 	}
-}
-
-func TestRefusalsAreSummedUp(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var written []ledger.Refusal
-	r := refusals{
-		write: func(x ledger.Refusal) error { written = append(written, x); return nil },
-		kinds: map[refusalKind]*ledger.Refusal{},
-	}
-	for range 100 {
-		r.add(protocol.CodeDenied, ledger.Refusal{At: w.clock.now(), Reason: "DENIED", Peer: w.agent.id})
-	}
-	require.Len(t, written, 1)
-	r.flush()
-	require.Len(t, written, 2)
-	require.Equal(t, uint64(99), written[1].Count)
-	r.flush()
-	require.Len(t, written, 2)
-	for range maxRefusals + 10 {
-		r.add(protocol.CodeDenied, ledger.Refusal{Peer: newIdentity(t).id})
-	}
-	require.LessOrEqual(t, len(r.kinds), maxRefusals+1)
 }
 
 func TestLogsHoldNoArguments(t *testing.T) {

@@ -15,10 +15,12 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/grant"
 	"github.com/lendcli/lend/gateway/history"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/gateway/steady"
+	"github.com/lendcli/lend/gateway/tally"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
@@ -41,12 +43,12 @@ type Node struct {
 	contracts contracts
 	resolve   func(route.Query) (route.Descriptor, error)
 	port      startPort
-	grants    grants
+	grants    grant.Cache
 	door      *door.Door
 	live      *live
 	budget    *operation.Budget
 	permits   *door.Permits
-	refusals  refusals
+	refusals  tally.Refusals
 	recent    history.Recent
 	listening []multiaddr.Multiaddr // what is listened on, with the ports
 
@@ -84,7 +86,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
-	n.refusals = refusals{write: records.Refuse, kinds: map[refusalKind]*ledger.Refusal{}}
+	n.refusals.Write = records.Refuse
 	h, err := n.door.Host(door.HostConfig{Key: cfg.Key, Announce: cfg.Announce, QUIC: cfg.QUIC})
 	if err != nil {
 		return nil, fmt.Errorf("build gateway: %w", err)
@@ -157,7 +159,7 @@ func (n *Node) Close() error {
 		}
 		<-empty
 		n.work.Wait()
-		n.refusals.flush()
+		n.refusals.Flush()
 		n.Record(ledger.Event{Name: "gateway.stopped"})
 		n.cfg.Log.Info().Msg("gateway stopped")
 	})
@@ -225,8 +227,8 @@ func (n *Node) sweep() {
 			}
 		}
 		n.door.Prune()
-		if time.Since(last) >= refusalsEvery {
-			n.refusals.flush()
+		if time.Since(last) >= tally.Every {
+			n.refusals.Flush()
 			last = time.Now()
 		}
 	}

@@ -3,8 +3,6 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/ledger"
@@ -16,7 +14,6 @@ import (
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/argv"
-	"github.com/lendcli/lend/protocol/name"
 )
 
 // deniedError is a decision of the policy.
@@ -228,57 +225,4 @@ func codeNamed(s string) protocol.Code {
 		}
 	}
 	return protocol.CodeInternal
-}
-
-// Refusals of one kind by one peer are written once, and then summed up.
-const (
-	refusalsEvery = 10 * time.Second
-	maxRefusals   = 1024 // kinds that are summed up at once
-)
-
-type refusalKind struct {
-	peer name.PeerID
-	code protocol.Code
-}
-
-// refusals writes what was refused to the ledger, so that a flood costs one
-// record per kind and interval. Methods are safe for concurrent use.
-type refusals struct {
-	write func(ledger.Refusal) error
-	mu    sync.Mutex // guards kinds
-	kinds map[refusalKind]*ledger.Refusal
-}
-
-// add counts r; the first of its kind in an interval is written with all facts.
-func (s *refusals) add(code protocol.Code, r ledger.Refusal) {
-	kind := refusalKind{r.Peer, code}
-	s.mu.Lock()
-	if len(s.kinds) >= maxRefusals && s.kinds[kind] == nil {
-		kind.peer = name.PeerID{} // the others, together
-	}
-	if sum := s.kinds[kind]; sum != nil {
-		sum.Count++
-		sum.At = r.At
-		if sum.Since.IsZero() {
-			sum.Since = r.At
-		}
-		s.mu.Unlock()
-		return
-	}
-	s.kinds[kind] = &ledger.Refusal{Reason: r.Reason, Peer: kind.peer}
-	s.mu.Unlock()
-	_ = s.write(r) // the log has it too; what the ledger drops it counts
-}
-
-// flush writes the sums.
-func (s *refusals) flush() {
-	s.mu.Lock()
-	sums := s.kinds
-	s.kinds = map[refusalKind]*ledger.Refusal{}
-	s.mu.Unlock()
-	for _, r := range sums {
-		if r.Count > 0 {
-			_ = s.write(*r)
-		}
-	}
 }

@@ -90,7 +90,9 @@ func TestReloadJudgesTheLease(t *testing.T) {
 		"another peer":               func(s string) string { return strings.Replace(s, "to: [agent]", "to: [other]", 1) },
 		"another connector":          func(s string) string { return strings.Replace(s, "connector: fx", "connector: fy", 1) },
 		"another version":            func(s string) string { return strings.Replace(s, `version: "1.0.0"`, `version: "1.0.1"`, 1) },
-		"another connection":         func(s string) string { return strings.Replace(s, "connector: fx", "connector: fx\n    connection: work", 1) },
+		"another connection": func(s string) string {
+			return strings.Replace(s, "connector: fx", "connector: fx\n    connection: work", 1)
+		},
 	} {
 		t.Run(label, func(t *testing.T) {
 			text := strings.Replace(basicPolicy, "agent: AGENT", "agent: AGENT\n  other: "+newIdentity(t).id.String(), 1)

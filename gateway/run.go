@@ -230,7 +230,7 @@ func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal 
 		line = line.Str("op", s.Operation.String()).Str("connector", s.Connector.String()).Str("command", s.Command.String())
 	}
 	line.Msg("refused")
-	n.refusals.add(r.Code, record)
+	n.refusals.Add(r.Code, record)
 	n.cfg.Observer.Refused(r.Code)
 	return r
 }
