@@ -53,6 +53,8 @@ type Decision struct {
 	Workspace  name.Label
 	// Surface is the public surface that accepted the arguments.
 	Surface *Surface
+	// RecordArguments is the rule's wish that the arguments are recorded.
+	RecordArguments bool
 	// Call is what may be started. Its Stdin, if any, is bounded by Limits.
 	Call   argv.Call
 	Limits Limits
@@ -203,7 +205,7 @@ func (p *Policy) decideRule(rule *file.Rule, r Request, source Contracts) Decisi
 		return Decision{Reason: reason, Err: err, Rule: ref}
 	}
 	d := decideBy(s, r)
-	d.Rule = ref
+	d.Rule, d.RecordArguments = ref, grant.Record != nil
 	return d
 }
 

@@ -26,7 +26,7 @@ type Filter struct {
 
 // ParseKind reads the name of a kind.
 func ParseKind(s string) (Kind, error) {
-	if !slices.Contains(Kinds(), Kind(s)) {
+	if !slices.Contains(kinds(), Kind(s)) {
 		return "", fmt.Errorf("there is no kind %s", name.Quote(s))
 	}
 	return Kind(s), nil

@@ -34,8 +34,8 @@ const (
 	KindEvent   Kind = "event"   // anything else: a policy, a revocation, a degraded mode
 )
 
-// Kinds are all of them.
-func Kinds() []Kind { return []Kind{KindSegment, KindStart, KindEnd, KindRefusal, KindEvent} }
+// kinds are all of them.
+func kinds() []Kind { return []Kind{KindSegment, KindStart, KindEnd, KindRefusal, KindEvent} }
 
 // Record is one record of the ledger. Absent fields do not belong to its kind, were
 // not known, or are of a start that was pruned. All text is printable ASCII.
@@ -58,7 +58,8 @@ type Record struct {
 
 	// Of starts. Arguments and Variables are there only if the rule says
 	// record_arguments.
-	LeaseNotAfter *time.Time        `json:"leaseNotAfter,omitempty"`
+	LeaseNotAfter *time.Time        `json:"leaseNotAfter,omitempty"` // of the root, if it was passed on
+	PassedOn      []passedOn        `json:"passedOn,omitempty"`      // the leases above Lease, root first
 	Rule          string            `json:"rule,omitempty"`
 	Policy        string            `json:"policy,omitempty"` // digest of the file
 	Workspace     string            `json:"workspace,omitempty"`
@@ -90,6 +91,12 @@ type Record struct {
 	Facts map[string]string `json:"facts,omitempty"`
 }
 
+// passedOn is a lease that its holder passed on.
+type passedOn struct {
+	Lease  string `json:"lease"`
+	Holder string `json:"holder"`
+}
+
 // subject is what a start says, and its end is about.
 type subject struct {
 	operation, invocation, holder, issuer, lease, connector, version, command string
@@ -110,22 +117,14 @@ func subjectOf(s *record.Start) *subject {
 	}
 }
 
-// noted is what the gateway puts beside a start. Fields that are not known are
-// left out.
-type noted struct {
-	Rule      string            `json:"rule"`
-	Policy    string            `json:"policy"`
-	Workspace string            `json:"workspace"`
-	Purpose   string            `json:"purpose"`
-	Arguments []string          `json:"arguments"`
-	Variables map[string]string `json:"variables"`
-}
-
 func (r *Record) start(s *record.Start) {
 	r.Kind = KindStart
 	until := s.LeaseNotAfter
 	r.LeaseNotAfter = &until
-	var n noted
+	for _, o := range s.Above {
+		r.PassedOn = append(r.PassedOn, passedOn{hex.EncodeToString(o.Lease[:]), o.Holder.String()})
+	}
+	var n Noted
 	if json.Unmarshal(s.Audit, &n) != nil {
 		return
 	}

@@ -225,7 +225,7 @@ func (o *resolver) unended(i int) map[uint64]*subject {
 			return errStop // the next segment
 		}
 		switch f.Payload[0] {
-		case record.KindStart:
+		case record.KindStart, record.KindDelegated:
 			if s, err := record.DecodeStart(f.Payload); err == nil {
 				out[f.Index] = subjectOf(s)
 			}

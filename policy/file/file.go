@@ -119,6 +119,8 @@ type Grant struct {
 	Name   name.Command
 	Key    *strict.Node
 	Narrow map[name.Parameter]Narrowing
+	// Record is where the rule says that the arguments are recorded; nil if it does not.
+	Record *strict.Node
 }
 
 // Narrowing is what a rule says about one parameter.

@@ -271,6 +271,7 @@ func (l *loader) loadRule(n *strict.Node) *Rule {
 		l.unknown(n.Get("workspace"), "workspace", workspaceNames(l.Workspaces))
 	}
 	l.loadGrants(r, n.Get("commands"))
+	l.loadRecorded(r, n.Get("record_arguments"))
 	l.checkLowers(r, n.Get("limits"))
 	return r
 }
@@ -323,6 +324,22 @@ func (l *loader) loadGrants(r *Rule, commands *strict.Node) {
 		r.Commands = append(r.Commands, g)
 	})
 	slices.SortFunc(r.Commands, func(a, b *Grant) int { return cmp.Compare(a.Name.String(), b.Name.String()) })
+}
+
+func (l *loader) loadRecorded(r *Rule, commands *strict.Node) {
+	for _, n := range commands.Items() {
+		var known []string
+		found := false
+		for _, g := range r.Commands {
+			known = append(known, g.Name.String())
+			if g.Name.String() == n.Str() {
+				g.Record, found = n, true
+			}
+		}
+		if !found {
+			l.unknown(n, "command of the rule", known)
+		}
+	}
 }
 
 func (l *loader) loadNarrowing(k, v *strict.Node) Narrowing {

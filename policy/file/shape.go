@@ -123,6 +123,10 @@ func ruleShape() *strict.Shape {
 			}},
 		}},
 		{Key: "limits", Shape: &strict.Shape{Name: "operation_limits", Fields: operationLimits(), Doc: "lower bounds for operations under this rule"}},
+		{Key: "record_arguments", Shape: &strict.Shape{
+			Doc:  "commands of the rule whose arguments are written to the gateway's record; absent: none",
+			List: &strict.Elements{Item: text(commandName(), ""), Min: 1, Max: 4096, Unique: true},
+		}},
 	}}
 }
 

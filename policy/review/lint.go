@@ -170,8 +170,26 @@ func (l *linter) lintGrant(r *file.Rule, g *file.Grant, contract argv.Contract) 
 		}
 		l.add(level, l.place(g, "parameters."+risk.Parameter), what+": "+risk.Message, risk.Hint)
 	}
+	if g.Record != nil {
+		l.lintRecorded(g, narrowed, what)
+	}
 	if lint.ReadsPaths(narrowed) && r.Workspace.IsZero() {
 		l.add(LevelError, l.Doc.Position(g.Key), what+": a parameter is a path, and the rule has no workspace: it accepts nothing", "add workspace:")
+	}
+}
+
+// lintRecorded warns of text that nobody can foresee and that the record would keep.
+func (l *linter) lintRecorded(g *file.Grant, c argv.Command, what string) {
+	for _, q := range c.Parameters {
+		if q.Stdin != nil || q.Secret {
+			continue // neither is recorded
+		}
+		if slices.ContainsFunc(q.Schemas, func(s argv.Schema) bool { return s.FreeText }) && !lint.Pinned(q) {
+			l.warn(g.Record, fmt.Sprintf("%s: what callers say in %s, any text at all, is kept in the record", what, q.Name), "bound it, or do not record the command")
+		}
+	}
+	if c.Rest != nil {
+		l.warn(g.Record, what+": the open-ended tail of arguments is kept in the record", "declare parameters instead, or do not record the command")
 	}
 }
 
