@@ -157,7 +157,7 @@ func TestAnyLinkRevokesTheChain(t *testing.T) {
 	require.False(t, l.Revoked(revokeFunc(func(s Subject) bool { return s.Holder == peer('x') || s.Issuer == peer('d') })))
 }
 
-// A policy that changed counts for what is remembered too, and for what runs.
+// A policy that changed counts for what is remembered too.
 // spec: LEASE-20, LEASE-27, LEASE-46
 func TestDepthOfTheMoment(t *testing.T) {
 	t.Parallel()
@@ -188,23 +188,17 @@ func TestDepthOfTheMoment(t *testing.T) {
 		before := rule
 		c.change(&rule)
 		again, err := v.Verify(chain, holder)
-		trusted := v.Trusted(first)
 		rule = before
 		if c.want == ReasonNone {
 			require.NoError(t, err, label)
-			require.NoError(t, trusted, label)
 			require.Same(t, first, again, label)
 			continue
 		}
-		for _, err := range []error{err, trusted} {
-			requireReason(t, c.want, err)
-			var e *Error
-			require.ErrorAs(t, err, &e)
-			require.Equal(t, c.link, e.Link, label)
-		}
+		requireReason(t, c.want, err)
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, c.link, e.Link, label)
 	}
-	require.Error(t, v.Trusted(new(Verified)))
-	require.Error(t, new(Verifier).Trusted(first))
 
 	// A lease that nobody passed on needs none of it.
 	rule = IssuerRule{AnyConnector: true}
@@ -242,35 +236,58 @@ func TestCacheKnowsTheWholeChain(t *testing.T) {
 	require.Len(t, v.store().byKey, 2, "what was refused is not remembered")
 }
 
-// drawnGrants are grants from a small world, so that links often agree.
-func drawnGrants(rt *rapid.T) []Grant {
-	world := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID[string])
-	var out []Grant
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"k", "m"}), 1, 2, rapid.ID[string]).Draw(rt, "connectors") {
-		left := world.Draw(rt, "commands")
-		for len(left) > 0 {
-			n := rapid.IntRange(1, len(left)).Draw(rt, "together")
-			g := Grant{
-				Connector: connector(key), Version: version(rapid.SampledFrom([]string{"1", "1", "2"}).Draw(rt, "version")),
-				Commands: commands(left[:n]...), Pins: map[name.Parameter][]string{}, Finish: rapid.Bool().Draw(rt, "finish"),
-			}
-			for _, p := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"p", "q"}), 0, 2, rapid.ID[string]).Draw(rt, "pins") {
-				g.Pins[parameter(p)] = world.Draw(rt, "allowed")
-			}
-			out, left = append(out, g), left[n:]
+// mostly is true in most draws, so that links often agree.
+func mostly(rt *rapid.T, label string) bool { return rapid.IntRange(0, 9).Draw(rt, label) < 8 }
+
+func letters(rt *rapid.T, label string) []string {
+	var out []string
+	for _, s := range []string{"a", "b", "c"} {
+		if mostly(rt, label+" "+s) {
+			out = append(out, s)
 		}
 	}
 	return out
 }
 
+// drawnGrants are grants from a small world. The commands of one version may be in
+// several grants, with pins of their own.
+func drawnGrants(rt *rapid.T) (out []Grant) {
+	for _, key := range []string{"k", "m"} {
+		left := letters(rt, "commands")
+		for len(left) > 0 {
+			n := len(left)
+			if !mostly(rt, "together") {
+				n = 1
+			}
+			g := Grant{
+				Connector: connector(key), Version: version("1"), Commands: commands(left[:n]...),
+				Pins: map[name.Parameter][]string{}, Finish: mostly(rt, "finish"),
+			}
+			if !mostly(rt, "version 1") {
+				g.Version = version("2")
+			}
+			for _, p := range []string{"p", "q"} {
+				if allowed := letters(rt, "allowed"); len(allowed) > 0 && !mostly(rt, "free") {
+					g.Pins[parameter(p)] = allowed
+				}
+			}
+			out, left = append(out, g), left[n:]
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, Grant{Connector: connector("m"), Version: version("3"), Commands: commands("a"), Pins: map[name.Parameter][]string{}})
+	}
+	return out
+}
+
 func drawLink(rt *rapid.T, l *Lease) {
-	at := func(label string) time.Time {
-		return testTime.Add(time.Duration(rapid.IntRange(-60, 120).Draw(rt, label)) * time.Minute)
+	minutes := func(label string, least, most int) time.Duration {
+		return time.Duration(rapid.IntRange(least, most).Draw(rt, label)) * time.Minute
 	}
 	l.Grants = drawnGrants(rt)
-	l.IssuedAt = at("issued")
-	l.NotBefore = l.IssuedAt.Add(time.Duration(rapid.IntRange(0, 20).Draw(rt, "before")) * time.Minute)
-	l.NotAfter = l.NotBefore.Add(time.Duration(rapid.IntRange(1, 90).Draw(rt, "after")) * time.Minute)
+	l.IssuedAt = testTime.Add(-minutes("issued", 0, 60))
+	l.NotBefore = l.IssuedAt.Add(minutes("before", 0, 20))
+	l.NotAfter = l.NotBefore.Add(300*time.Minute - minutes("after", 0, 299))
 	l.MaxOperations, l.MaxConcurrent = rapid.IntRange(1, 5).Draw(rt, "most"), rapid.IntRange(1, 5).Draw(rt, "at once")
 }
 
@@ -281,12 +298,15 @@ type request struct {
 }
 
 func drawRequest(rt *rapid.T) request {
+	draw := func(label string, from ...string) string {
+		if mostly(rt, "usual "+label) {
+			return from[0]
+		}
+		return rapid.SampledFrom(from).Draw(rt, label)
+	}
 	return request{
-		key: rapid.SampledFrom([]string{"k", "m"}).Draw(rt, "key"), version: rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "its version"),
-		command: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "command"),
-		values: map[string]string{
-			"p": rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "p"), "q": rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "q"),
-		},
+		key: draw("key", "k", "m"), version: draw("version", "1", "2"), command: draw("command", "b", "a", "c"),
+		values: map[string]string{"p": draw("p", "b", "", "a", "c"), "q": draw("q", "b", "", "a", "c")},
 	}
 }
 
@@ -314,7 +334,7 @@ func (r request) of(grant func(name.ConnectorKey, name.Version, name.Command) (G
 // spec: LEASE-45
 func TestChainNeverAllowsWhatALinkDenies(t *testing.T) {
 	t.Parallel()
-	allowed := 0
+	allowed := map[int]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, MaxChain).Draw(rt, "links")
 		var changes []func(*Lease)
@@ -322,7 +342,7 @@ func TestChainNeverAllowsWhatALinkDenies(t *testing.T) {
 			changes = append(changes, func(l *Lease) { drawLink(rt, l) })
 		}
 		chain := chainOf(t, changes...)
-		now := testTime.Add(time.Duration(rapid.IntRange(-60, 240).Draw(rt, "now")) * time.Minute)
+		now := testTime.Add(time.Duration(rapid.IntRange(-5, 30).Draw(rt, "now")) * time.Minute)
 		v := delegating(t)
 		v.Now, v.Skew = func() time.Time { return now }, 0
 		v.Issuers = trustIssuer(t, IssuerRule{AnyConnector: true, MaxLife: HardCap, MaxDepth: MaxDepth, MayName: func(name.PeerID) bool { return true }})
@@ -340,7 +360,7 @@ func TestChainNeverAllowsWhatALinkDenies(t *testing.T) {
 		require.NoError(rt, err)
 		require.Equal(rt, each, l.Usable(l.Holder, l.Gateway, now) == nil && !now.Before(l.NotBefore) && r.passes(r.of(l.Grant)), "what the holder sees is the same")
 		if whole {
-			allowed++
+			allowed[n]++
 			g := must(r.of(got.Grant))
 			for i := range links {
 				one := must(r.of(links[i].Grant))
@@ -355,7 +375,8 @@ func TestChainNeverAllowsWhatALinkDenies(t *testing.T) {
 			require.False(rt, r.passes(r.of(l.Grant)) && !r.passes(r.of(above.Grant)), "one more link gives no more")
 		}
 	})
-	require.Positive(t, allowed)
+	t.Log("allowed, by the number of links:", allowed)
+	require.NotEmpty(t, allowed)
 }
 
 // What Delegate makes, a gateway takes, and it is what was asked for.

@@ -125,20 +125,6 @@ func (v *Verifier) Verify(chain [][]byte, peer name.PeerID) (*Verified, error) {
 	return l, nil
 }
 
-// Trusted asks the policy of this moment again about a lease that was verified
-// before, for work that runs: its issuer, the Connectors, how far it was passed on
-// and by whom. Times and revocation are not looked at. The error is that of Verify.
-func (v *Verifier) Trusted(l *Verified) error {
-	if v.Now == nil || v.Issuers == nil || len(l.Links) == 0 {
-		return refuse(ReasonUntrustedIssuer, "nobody is trusted")
-	}
-	rule, err := v.trust(l, v.Now())
-	if err != nil {
-		return err
-	}
-	return rule.checkDepth(l.Links)
-}
-
 // trust asks the policy of this moment. Links cannot grant more Connectors than
 // the root does. spec: LEASE-16, LEASE-17.
 func (v *Verifier) trust(l *Verified, now time.Time) (IssuerRule, error) {
