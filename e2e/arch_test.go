@@ -239,6 +239,7 @@ var budgetExceptions = map[string]budget{
 	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 	"gateway":           {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
+	"gateway/admin":     {exported: 32, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
 	"gateway/ledger":    {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
 	"gateway/operation": {codeLines: 1260, adr: "0103-a-reader-that-is-alive-is-waited-for.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
@@ -61,6 +62,9 @@ func (n *Node) revoke(q *protocol.RevokeRequest) (protocol.ControlReply, error) 
 	}
 	return &protocol.RevokeReply{Stopped: uint32(n.Enforce(by.String(), news...))}, nil
 }
+
+// Now is the gateway's time, which never goes back.
+func (n *Node) Now() time.Time { return n.cfg.Now() }
 
 // Enforce ends what is revoked now, by a lockdown too, and then records what was
 // added to the Registry, and by whom: "owner", or a peer ID. It returns how many

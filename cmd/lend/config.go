@@ -46,6 +46,8 @@ func (p paths) ledger() string      { return filepath.Join(p.state, "ledger") }
 func (p paths) store() string       { return filepath.Join(p.state, "connectors") }
 func (p paths) connections() string { return filepath.Join(p.state, "connections") }
 func (p paths) revocations() string { return filepath.Join(p.state, "revocations") }
+func (p paths) lockdown() string    { return filepath.Join(p.state, "lockdown") }
+func (p paths) issued() string      { return filepath.Join(p.state, "issued") }
 
 // makePrivate makes the directories of an initialised machine.
 func (p paths) makePrivate() error {

@@ -91,10 +91,13 @@ func (a *app) delegateLease(f delegateFlags, path string, args []string) error {
 	if err != nil {
 		return err
 	}
+	if f.out == "-" && isTerminal(a.out) {
+		return usagef("lend lease delegate … --out FILE", "a lease is not written to a terminal")
+	}
+	if err := a.rememberDelegated(text); err != nil {
+		return err
+	}
 	if f.out == "-" {
-		if isTerminal(a.out) {
-			return usagef("lend lease delegate … --out FILE", "a lease is not written to a terminal")
-		}
 		_, err := a.out.Write(text)
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -42,6 +43,9 @@ func (a *app) initialise() error {
 		return err
 	}
 	if err := p.makePrivate(); err != nil {
+		return err
+	}
+	if err := makeRevocations(p); err != nil {
 		return err
 	}
 	identity, madeIdentity, err := loadOrCreateKey(p.identityKey())
@@ -82,6 +86,18 @@ func makeLedger(dir string) error {
 		return fmt.Errorf("begin the ledger: %w", err)
 	}
 	return l.Close()
+}
+
+// makeRevocations begins the file of revocations, but not in place of one that a
+// machine had and has no more: that denies everything.
+func makeRevocations(p paths) error {
+	if _, err := os.Lstat(p.identityKey()); err == nil {
+		return nil
+	}
+	if err := revocations.Create(p.revocations()); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("begin the revocations: %w", err)
+	}
+	return nil
 }
 
 // loadOrCreateKey returns the ID of the key in a file, which it makes if there is

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/issued"
 	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
@@ -27,7 +28,7 @@ func (a *app) leaseCommand() *cobra.Command {
 		Short: "issue, pass on and read leases",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.leaseIssueCommand(), a.leaseDelegateCommand(), a.leaseShowCommand())
+	c.AddCommand(a.leaseIssueCommand(), a.leaseDelegateCommand(), a.leaseShowCommand(), a.leaseListCommand(), a.leaseRevokeCommand())
 	return c
 }
 
@@ -114,10 +115,13 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	if err != nil {
 		return &usageError{err: err, hint: "loopback addresses need --local-addresses"}
 	}
+	if f.out == "-" && isTerminal(a.out) {
+		return usagef("lend lease issue … --out FILE", "a lease is not written to a terminal")
+	}
+	if err := a.rememberLease(p, &l, l.Issuer); err != nil {
+		return err
+	}
 	if f.out == "-" {
-		if isTerminal(a.out) {
-			return usagef("lend lease issue … --out FILE", "a lease is not written to a terminal")
-		}
 		_, err := a.out.Write(text)
 		return err
 	}
@@ -126,6 +130,7 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 		out = fileName(f.to) + "-" + args[0] + ".lease"
 	}
 	if err := ownerfile.Create(out, text); err != nil {
+		_ = issued.Forget(p.issued(), l.ID) // nobody has it
 		if errors.Is(err, os.ErrExist) {
 			return usagef("lend lease issue … --out ANOTHER, or remove it first", "%s exists already", out)
 		}
@@ -194,6 +199,9 @@ func (a *app) composeLease(p paths, pol *policy.Policy, f issueFlags, args []str
 		Authority: lease.AuthorityOwner, Grants: []lease.Grant{grant},
 		IssuedAt: now, NotBefore: now, NotAfter: now.Add(f.life),
 		MaxOperations: f.operations, MaxConcurrent: f.atOnce, Purpose: f.purpose, DepthLeft: f.depth,
+	}
+	if err := notRevokedToday(p, &l); err != nil {
+		return none, nil, err
 	}
 	return l, signer, a.allowedToday(pol, l, now)
 }

@@ -412,12 +412,8 @@ func (a *app) applyLease(p *policy.Policy, r policy.Request, file string) (polic
 	if err != nil {
 		return r, err
 	}
-	revoked, err := loadRevocations(paths.revocations())
-	if err != nil {
-		return r, err
-	}
 	verifier := lease.Verifier{
-		Gateway: self, Revoked: revoked, Skew: lease.DefaultSkew, Now: func() time.Time { return r.Now },
+		Gateway: self, Revoked: openRevocations(paths), Skew: lease.DefaultSkew, Now: func() time.Time { return r.Now },
 		Issuers: func(id name.PeerID) (lease.IssuerRule, bool) {
 			i, ok := p.Issuer(id)
 			return lease.IssuerRule{

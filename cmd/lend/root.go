@@ -44,7 +44,7 @@ The caller:  lend init, id, run`,
 	})
 	root.AddCommand(
 		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
-		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.auditCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
+		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)
@@ -153,7 +153,7 @@ func (a *app) printStatus(s admin.Status) error {
 		{"running", fmt.Sprintf("since %s (process %d)", s.Started.Format(time.RFC3339), s.ProcessID)},
 		{"policy", policyLine(s.Policy)},
 	}
-	rows = append(rows, ledgerRows(s.Ledger)...)
+	rows = append(append(deniedRows(&s), rows...), ledgerRows(s.Ledger)...)
 	if s.Metrics != "" {
 		rows = append(rows, []string{"metrics", s.Metrics})
 	}

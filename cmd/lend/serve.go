@@ -18,9 +18,8 @@ import (
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
-	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/gateway/policyfile"
-	"github.com/lendcli/lend/lease/revocation"
+	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
@@ -135,6 +134,7 @@ type serving struct {
 	loaded  *policy.Policy
 	ledger  *ledger.Ledger // nil if it is lost or corrupt
 	locked  error          // why
+	revoked *revocations.Store
 	side    *ownersSide
 	node    *gateway.Node
 	policy  *policyfile.Watcher
@@ -173,7 +173,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.counters, err = newCounters(f.metrics, s.sample); err != nil {
 		return s, err
 	}
-	revoked, err := loadRevocations(p.revocations())
+	owner, err := ownerOf(p)
 	if err != nil {
 		return s, err
 	}
@@ -183,6 +183,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 		a.note("the gateway is %s", lockedText(err))
 	} else if err != nil {
 		return s, err
+	}
+	s.revoked = openRevocations(p) // no other gateway has it now
+	if why := s.revoked.Locked(); why != nil {
+		log.Error().Err(why).Msg("everything is denied")
+		a.note("everything is denied: %v; next: lend unlock --help", why)
 	}
 	tree, err := openCgroup(f.cgroup, log)
 	if err != nil {
@@ -198,7 +203,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
-		Ledger: s.ledger, Locked: s.locked, Revocations: revoked, Log: log,
+		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Owner: owner, Log: log,
 		Observer: s.counters.observer(),
 	}); err != nil {
 		return s, err
@@ -253,23 +258,6 @@ func openLedger(dir string) (*ledger.Ledger, error) {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
 	return l, nil
-}
-
-// loadRevocations reads what was revoked. There is nothing if there is no file;
-// a file that cannot be read keeps the gateway from starting.
-func loadRevocations(file string) (*revocation.Set, error) {
-	data, err := ownerfile.Read(file, ownerfile.Trusted, revocation.MaxBytes)
-	if errors.Is(err, os.ErrNotExist) {
-		return revocation.New()
-	}
-	if err != nil {
-		return nil, err
-	}
-	set, err := revocation.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
-	}
-	return set, nil
 }
 
 func logReceipts(log zerolog.Logger, receipts []localhost.Receipt) {
@@ -341,6 +329,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		out.Operations = append(out.Operations, operationShown(&o))
 	}
 	out.Limits = limitsShown(n, s.side.cgroup)
+	s.revocationsShown(&out)
 	return out, nil
 }
 

@@ -148,16 +148,12 @@ func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, key 
 	if _, err := s.side.host.Reconcile(ctx, key); err != nil {
 		return err
 	}
-	revoked, err := loadRevocations(p.revocations())
-	if err != nil {
-		return err
-	}
 	_, identity, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
 	}
 	s.node, err = gateway.New(gateway.Config{
-		Key: identity, Policy: s.loaded, Runtime: s.side.host, Ledger: s.ledger, Revocations: revoked,
+		Key: identity, Policy: s.loaded, Runtime: s.side.host, Ledger: s.ledger, Revocations: openRevocations(p),
 	})
 	return err
 }

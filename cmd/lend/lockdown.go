@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/revocations"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func (a *app) lockdownCommand() *cobra.Command {
+	var why string
+	c := &cobra.Command{
+		Use:   "lockdown",
+		Short: "deny everything and end all that runs, until lend unlock",
+		Long: `Stop lending at once: whatever runs ends within a second, and nobody may start,
+attach to or look up anything. It stays so, whoever starts the gateway again, until
+"lend unlock". It needs no running gateway: the next one starts locked down. Callers
+are told GATEWAY_LOCKED, and those whose command was ended OWNER_STOPPED.`,
+		Example: "  lend lockdown\n  lend lockdown --why 'laptop stolen'",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.lockdown(cmd.Context(), why) },
+	}
+	c.Flags().StringVar(&why, "why", "", "a few words for your records, of printable ASCII")
+	return c
+}
+
+func (a *app) lockdown(ctx context.Context, why string) error {
+	if name.Show(why) != why {
+		return usagef("lend lockdown --why 'laptop stolen'", "--why: want printable ASCII, at most %d bytes", name.MaxQuoted)
+	}
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	// The mark first: it holds whatever the gateway does, which looks for it itself.
+	store := openRevocations(p)
+	was := store.Lockdown() != nil
+	if err := store.Lock(time.Now(), why); err != nil {
+		return err
+	}
+	r, err := admin.NewClient(p.socket).Lockdown(ctx, admin.Lockdown{On: true, Why: why})
+	switch {
+	case errors.Is(err, admin.ErrNotRunning):
+		r = lockdownShown(store)
+	case err != nil:
+		return hintf("stop the process of lend serve if its callers still run", "it is locked down, but the gateway does not say so: %w", err)
+	}
+	r.Was = was
+	return a.show(r, func() error {
+		switch {
+		case !r.Gateway:
+			return a.say("locked down: no gateway is running here, the next one denies everything; lend unlock ends it")
+		case was:
+			return a.say("locked down already; lend unlock ends it")
+		}
+		return a.say("locked down: everything is denied, %s; lend unlock ends it", stoppedText(r.Stopped))
+	})
+}
+
+func (a *app) unlockCommand() *cobra.Command {
+	var acceptLoss bool
+	c := &cobra.Command{
+		Use:   "unlock",
+		Short: "end a lockdown",
+		Long: `End a lockdown: leases count again, unless they have expired or were revoked. What
+was ended by it stays ended.
+
+If the file of revocations is lost or damaged, everything is denied as well. Restore
+it and start the gateway again, or say --accept-loss: the file is set aside, and
+every lease that was issued until now is revoked.`,
+		Example: "  lend unlock\n  lend unlock --accept-loss",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.unlock(cmd.Context(), acceptLoss) },
+	}
+	c.Flags().BoolVar(&acceptLoss, "accept-loss", false, "begin a file of revocations anew if it is lost or damaged")
+	return c
+}
+
+func (a *app) unlock(ctx context.Context, acceptLoss bool) error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	r, err := admin.NewClient(p.socket).Lockdown(ctx, admin.Lockdown{AcceptLoss: acceptLoss})
+	if errors.Is(err, admin.ErrNotRunning) {
+		r, err = a.unlockAlone(p, acceptLoss)
+	}
+	if err != nil {
+		return err
+	}
+	return a.show(r, func() error {
+		if r.Lost && acceptLoss {
+			a.note("the file of revocations was begun anew: every lease that was issued until now is revoked")
+		} else if r.Lost {
+			a.note("lend: hint: the file of revocations is not readable: restore it, or lend unlock --accept-loss")
+		}
+		if !r.Was {
+			return a.say("there is no lockdown")
+		}
+		return a.say("unlocked")
+	})
+}
+
+func (a *app) unlockAlone(p paths, acceptLoss bool) (admin.Lockdown, error) {
+	store, release, err := openStoreAlone(p)
+	if err != nil {
+		return admin.Lockdown{}, err
+	}
+	r, err := unlocked(store, time.Now(), acceptLoss)
+	return r, errors.Join(err, release())
+}
+
+// unlocked ends a lockdown, and with acceptLoss a store that is not readable.
+func unlocked(store *revocations.Store, now time.Time, acceptLoss bool) (admin.Lockdown, error) {
+	was, err := store.Unlock()
+	if err != nil {
+		return admin.Lockdown{}, err
+	}
+	lost := errors.Is(store.Locked(), revocations.ErrUnreadable)
+	if lost && acceptLoss {
+		if err := store.Renew(now); err != nil {
+			return admin.Lockdown{}, fmt.Errorf("begin the revocations anew: %w", err)
+		}
+	}
+	r := lockdownShown(store)
+	r.Was, r.Lost = was, lost
+	return r, nil
+}
+
+func lockdownShown(store *revocations.Store) admin.Lockdown {
+	r := admin.Lockdown{SchemaVersion: admin.SchemaVersion}
+	if l := store.Lockdown(); l != nil {
+		r.On, r.Why = true, l.Why
+		if !l.Since.IsZero() {
+			r.Since = &l.Since
+		}
+	}
+	return r
+}
+
+// Lockdown implements admin.Revoker.
+func (s *serving) Lockdown(_ context.Context, want admin.Lockdown) (admin.Lockdown, error) {
+	if s.node == nil {
+		return admin.Lockdown{}, errNoNode
+	}
+	was := s.revoked.Lockdown() != nil
+	var r admin.Lockdown
+	var err error
+	if want.On {
+		err = s.revoked.Lock(time.Now(), want.Why)
+		r = lockdownShown(s.revoked)
+		r.Was = was
+	} else {
+		r, err = unlocked(s.revoked, s.node.Now(), want.AcceptLoss)
+	}
+	stopped := s.node.Enforce("owner")
+	r.Gateway, r.Stopped = true, stopped
+	return r, err
+}
+
+// revocationsShown adds to a status what is denied.
+func (s *serving) revocationsShown(out *admin.Status) {
+	s.revoked.Refresh()
+	out.Revocations.Entries = len(s.revoked.Entries())
+	locked := s.revoked.Locked()
+	if r := lockdownShown(s.revoked); r.On {
+		r.Gateway = true
+		out.Lockdown = &r
+	} else if locked != nil {
+		out.Revocations.Failed = locked.Error()
+	}
+}
+
+// deniedRows are what a status begins with if nothing is lent.
+func deniedRows(s *admin.Status) (rows [][]string) {
+	if l := s.Lockdown; l != nil {
+		text := "LOCKED DOWN"
+		if l.Since != nil {
+			text += " since " + l.Since.Local().Format(time.RFC3339)
+		}
+		rows = append(rows, []string{"LOCKDOWN", text + ": everything is denied until lend unlock", cmp.Or(l.Why, "")})
+	}
+	if s.Revocations.Failed != "" {
+		rows = append(rows, []string{"LOCKED", s.Revocations.Failed + "; lend unlock --help"})
+	}
+	return rows
+}
