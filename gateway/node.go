@@ -109,6 +109,7 @@ func New(cfg Config) (*Node, error) {
 	n.cfg.Log.Info().Str("peer", n.self.String()).Strs("addresses", texts(n.Addrs())).
 		Str("policy", n.digestOfPolicy()).Msg("gateway started")
 	n.Record(ledger.Event{Name: "gateway.started", Facts: map[string]string{"peer": n.self.String(), "policy": n.digestOfPolicy()}})
+	n.noteLocked()
 	return n, nil
 }
 

@@ -221,7 +221,7 @@ func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal 
 	}
 	record := ledger.Refusal{At: n.cfg.Now(), Reason: r.Code.String(), Peer: c.caller.holder, Detail: name.Quote(err.Error())}
 	line := n.cfg.Log.Debug()
-	if r.Code == protocol.CodeInternal || r.Code == protocol.CodeNotStarted || r.Code == protocol.CodeGatewayLocked {
+	if r.Code == protocol.CodeInternal || r.Code == protocol.CodeNotStarted || r.Code == protocol.CodeGatewayLocked && n.revoking.locked() == nil {
 		line = n.cfg.Log.Error() // ours, not the peer's
 	}
 	line = line.Str("peer", c.caller.holder.String()).Str("code", r.Code.String()).Str("cause", name.Quote(err.Error()))
