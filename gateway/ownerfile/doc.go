@@ -6,6 +6,7 @@
 //	Follow    links on the way to it that only the owner can have made
 //	Create    a new private file, complete and durable or not there at all
 //	Replace   the same in place of an old one
+//	Rewrite   the same in place of what was read, and only of that, with its mode kept
 //	LoadKey   an Ed25519 key from a private file
 //	CreateKey a fresh one
 //

@@ -35,7 +35,7 @@ type Grant struct {
 	Rule string
 }
 
-// Allow adds what a Grant says. Other errors than *Refusal are those of policy.Parse
+// Allow adds what a Grant says. Other errors than *RefusedError are those of policy.Parse
 // and ErrNothing, where the peer may do all that already.
 func Allow(filename string, data []byte, g Grant, source policy.Contracts) (Result, error) {
 	w, err := begin(filename, data, source)

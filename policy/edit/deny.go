@@ -28,7 +28,7 @@ func (d Removal) has(c name.Command) bool {
 // Deny takes away what a Removal says, in every rule and version, under every issuer.
 // A rule that others share is split: they keep it, with the members of a group in the
 // place of the group, and the peer keeps the rest of it in a rule of its own. Other
-// errors than *Refusal are those of policy.Parse and ErrNothing, where the peer has
+// errors than *RefusedError are those of policy.Parse and ErrNothing, where the peer has
 // none of it.
 func Deny(filename string, data []byte, d Removal, source policy.Contracts) (Result, error) {
 	w, err := begin(filename, data, source)

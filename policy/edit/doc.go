@@ -7,5 +7,5 @@
 // Each returns a Result only if it was checked: the file that came out was read anew,
 // has no error and no failing test, gives the peer what was asked (or no longer gives
 // it, under any issuer), and differs for nobody else. Otherwise the error is a
-// *Refusal, and nothing is returned. The package is pure: writing is the caller's.
+// *RefusedError, and nothing is returned. The package is pure: writing is the caller's.
 package edit

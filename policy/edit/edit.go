@@ -13,16 +13,16 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Refusal says why a file is not changed, and what to do instead.
-type Refusal struct {
+// RefusedError says why a file is not changed, and what to do instead.
+type RefusedError struct {
 	Text string
 	Hint string // may be empty
 }
 
-func (r *Refusal) Error() string { return r.Text }
+func (e *RefusedError) Error() string { return e.Text }
 
 func refuse(hint, format string, args ...any) error {
-	return &Refusal{Text: fmt.Sprintf(format, args...), Hint: hint}
+	return &RefusedError{Text: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // ErrNothing says that the file says so already.

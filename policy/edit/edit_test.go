@@ -102,7 +102,7 @@ func run(line string, data []byte) (Result, error) {
 // shown is what an owner gets to see of an edit.
 func shown(data []byte, r Result, err error) string {
 	var b strings.Builder
-	var refusal *Refusal
+	var refusal *RefusedError
 	switch {
 	case errors.As(err, &refusal):
 		fmt.Fprintf(&b, "refused: %s\n", refusal.Text)

@@ -83,7 +83,7 @@ func TestEditsDoNothingElse(t *testing.T) {
 		commands := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"get", "list", "put"}), 1, 3, rapid.ID[string]).Draw(t, "commands")
 		line := verb + " to=" + peer + " alpha " + strings.Join(commands, " ")
 		r, err := run(line, []byte(text))
-		var refusal *Refusal
+		var refusal *RefusedError
 		if errors.Is(err, ErrNothing) || errors.As(err, &refusal) {
 			refused++
 			if refusal != nil && (strings.Contains(refusal.Text, "could not be") || strings.Contains(refusal.Text, "cannot be") || strings.Contains(refusal.Text, "more than what was asked")) {
