@@ -79,7 +79,7 @@ var forbidden = []struct {
 // pure lists packages that take bytes and return values, with what they must not
 // import.
 var pure = struct{ pkgs, not []string }{
-	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/strict", "policy/compare", "policy/replay", "policy/layout", "policy/edit"},
+	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/preset", "policy/strict", "policy/compare", "policy/replay", "policy/layout", "policy/edit"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
 }
 
@@ -241,7 +241,7 @@ var budgetExceptions = map[string]budget{
 	"gateway":           {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
 	"gateway/admin":     {exported: 32, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
 	"gateway/ledger":    {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
-	"gateway/operation": {codeLines: 1260, adr: "0103-a-reader-that-is-alive-is-waited-for.md"},
+	"gateway/operation": {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
 	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":            {exported: 30, adr: "0025-policy-packages.md"},

@@ -23,6 +23,7 @@ var (
 var (
 	errUnwanted   = errors.New("frame not wanted now")
 	errSupplanted = errors.New("another stream has taken over")
+	errFault      = errors.New("a fault while a stream was served")
 )
 
 // Stream is what the operation does with the stream of a session besides frames.
@@ -83,29 +84,40 @@ func (o *Operation) Serve(s Session) error {
 		a.mu.Unlock()
 		return err
 	}
+	err = errFault // unless it is replaced
+	var behind sync.WaitGroup
+	o.guarded(func() { err = o.serve(a, accepted, old, &behind) })
+	o.detach(a, err)
+	behind.Wait()
+	return err
+}
+
+// serve is Serve between attach and detach. It begins with a.mu held.
+func (o *Operation) serve(a *attachment, accepted *protocol.Accepted, old *attachment, behind *sync.WaitGroup) error {
+	if err := o.accept(a, accepted, old); err != nil {
+		return err
+	}
+	if o.inputClosed() {
+		o.sendTo(a, &protocol.StdinClosed{})
+	}
+	// What there is goes out while the caller's frames are read: it may not take
+	// a frame before one of its own was taken.
+	behind.Go(func() { o.guarded(o.flush) })
+	return o.follow(a)
+}
+
+func (o *Operation) accept(a *attachment, accepted *protocol.Accepted, old *attachment) error {
+	defer a.mu.Unlock()
 	if old != nil {
 		old.fail(protocol.CodeSupplanted)
 	}
 	if a.Attached {
 		a.Frames.Resume(accepted.Stdin)
 	}
-	err = a.Writer.WriteFrame(accepted)
+	err := a.Writer.WriteFrame(accepted)
 	if taken := o.acknowledged(a); err == nil && taken > 0 {
 		err = a.Writer.WriteFrame(&protocol.Ack{Stdin: taken})
 	}
-	a.mu.Unlock()
-	if err == nil && o.inputClosed() {
-		o.sendTo(a, &protocol.StdinClosed{})
-	}
-	var behind sync.WaitGroup
-	if err == nil {
-		// What there is goes out while the caller's frames are read: it may not take
-		// a frame before one of its own was taken.
-		behind.Go(o.flush)
-		err = o.follow(a)
-	}
-	o.detach(a, err)
-	behind.Wait()
 	return err
 }
 
@@ -336,10 +348,12 @@ func (o *Operation) write(a *attachment, c *chunk, skip int) error {
 	if ended {
 		_ = a.Stream.SetWriteDeadline(time.Now().Add(stall * o.cfg.ExitAck))
 	}
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.cfg.Budget.unref(c)
+	}()
 	_, err := a.Stream.Write(frame)
-	o.mu.Lock()
-	o.cfg.Budget.unref(c)
-	o.mu.Unlock()
 	return err
 }
 

@@ -22,6 +22,9 @@
 // goroutine and ends after every write of its own has ended. Frames are written
 // by whoever has something to say, one whole frame at a time.
 //
+// A panic in any of them ends this operation, with INTERNAL, and no other: its tree is
+// killed and its end is recorded (broken.go).
+//
 // # Locks
 //
 // attachment.mu is held while frames of one stream are written, which is what

@@ -120,13 +120,21 @@ func (o *Operation) feed() {
 			<-in.wake
 			continue
 		}
-		n, err := in.pipe.Write(c.payload())
+		n, err := o.writeInput(c.payload())
 		if told, closed := o.tookInput(c, n, err); closed {
 			o.send(&protocol.StdinClosed{})
 		} else if told > 0 {
 			o.send(&protocol.Ack{Stdin: told})
 		}
 	}
+}
+
+// writeInput gives bytes to the child. A panic is an error, so that they are accounted
+// for.
+func (o *Operation) writeInput(b []byte) (n int, err error) {
+	err = errFault
+	o.guarded(func() { n, err = o.in.pipe.Write(b) })
+	return n, err
 }
 
 func (o *Operation) nextInput() (c *chunk, more bool) {
@@ -165,13 +173,16 @@ func (o *Operation) tookInput(c *chunk, n int, err error) (told uint64, closed b
 
 // closeInput ends the child's input, whatever is queued.
 func (o *Operation) closeInput() {
-	o.mu.Lock()
-	o.dropInputLocked()
-	pipe := o.in.pipe
-	o.mu.Unlock()
-	if pipe != nil {
+	o.dropInput()
+	if pipe := o.in.pipe; pipe != nil {
 		_ = pipe.Close() // ends a write that is under way
 	}
+}
+
+func (o *Operation) dropInput() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dropInputLocked()
 }
 
 func (o *Operation) dropInputLocked() {

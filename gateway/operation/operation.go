@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lendcli/lend/localhost/route"
@@ -53,6 +54,8 @@ type Operation struct {
 	drained chan struct{} // closed when both outputs have ended
 	settled chan struct{} // closed when nothing is kept for a caller any more
 	done    chan struct{} // closed after the last goroutine of Run
+	broken  atomic.Bool   // some goroutine of it has panicked
+	onEnd   sync.Once     // around cfg.OnEnd
 
 	mu      sync.Mutex // guards all that follows
 	out     [2]output  // by Stream-1
@@ -162,15 +165,17 @@ func (o *Operation) Run(p route.Process) {
 	o.mu.Unlock()
 	var outputs, all sync.WaitGroup
 	for i := range o.out {
-		outputs.Go(func() { o.pump(&o.out[i]) })
+		outputs.Go(func() { o.pumped(&o.out[i]) })
 	}
 	all.Go(func() { outputs.Wait(); close(o.drained) })
 	if o.in.pipe != nil {
-		all.Go(o.feed)
+		all.Go(func() { o.guarded(o.feed) })
 	}
 	go func() {
 		defer o.finished()
-		o.supervise()
+		if !o.guarded(o.supervise) {
+			o.collapse()
+		}
 		all.Wait()
 	}()
 }
@@ -322,7 +327,9 @@ func (o *Operation) seal() bool {
 func (o *Operation) finish(e ending, forced bool) {
 	o.seal()
 	o.mu.Lock()
-	e.lost = o.lost
+	if e.lost = o.lost; e.lost == nil && o.broken.Load() {
+		e.lost = CauseInternal
+	}
 	if e.exit.Signal != "" {
 		e.exit.Code = 0
 	}
@@ -339,8 +346,13 @@ func (o *Operation) finish(e ending, forced bool) {
 	}
 	o.mu.Unlock()
 	if o.cfg.OnEnd != nil {
-		o.cfg.OnEnd(exit)
+		o.onEnd.Do(func() { o.cfg.OnEnd(exit) })
 	}
+	o.publish(exit)
+}
+
+// publish lets callers have the end.
+func (o *Operation) publish(exit protocol.Exit) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.exit, o.ended, o.moved = &exit, time.Now(), time.Now()

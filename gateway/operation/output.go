@@ -48,6 +48,10 @@ func (o *Operation) pump(f *output) {
 			break
 		}
 	}
+	o.pumpEnded(f)
+}
+
+func (o *Operation) pumpEnded(f *output) {
 	o.mu.Lock()
 	f.ended, f.busy = true, time.Time{}
 	o.mu.Unlock()
