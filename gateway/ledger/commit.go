@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/gateway/ledger/segment"
@@ -243,14 +244,28 @@ func (l *Ledger) write(g *group) (kept []*entry, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
+	hit(kept, "written")
 	if g.durable || l.log.size-l.log.synced > maxUnsynced {
 		if err := l.log.f.Datasync(); err != nil {
 			return nil, fmt.Errorf("%w: sync: %w", ErrFailed, err)
 		}
 		l.log.synced = l.log.size
+		hit(kept, "synced")
 		return kept, l.sign(g.sign)
 	}
 	return kept, nil
+}
+
+// hit comes to the points of what a group holds.
+func hit(entries []*entry, what string) {
+	for _, en := range entries {
+		switch {
+		case en.start:
+			failpoint.Hit("start-" + what)
+		case en.op != nil:
+			failpoint.Hit("end-" + what)
+		}
+	}
 }
 
 // admit refuses starts for whose ends there would be no room, and keeps what is

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/operation/internal/turn"
 	"github.com/lendcli/lend/protocol"
 )
@@ -264,6 +265,7 @@ func (o *Operation) exitAcked(a *attachment) error {
 	case !told:
 		return errUnwanted
 	}
+	failpoint.Hit("acknowledged")
 	o.settleLocked() // now, so that nobody attaches in between and waits for ever
 	return nil
 }
@@ -297,6 +299,7 @@ func (o *Operation) flush() {
 		case exit != nil:
 			a.last = true
 			err = a.Writer.WriteFrame(exit)
+			failpoint.Hit("told")
 		default:
 			return
 		}
