@@ -184,7 +184,7 @@ func (s *Store) Accept(a *revocation.Authority, envelope []byte) (by name.PeerID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if statement.Issuer != a.Owner && !s.covered(e) && s.crowded(statement.Issuer) {
+	if statement.Issuer != a.Owner && !s.set.Load().Covers(e) && s.crowded(statement.Issuer) {
 		return statement.Issuer, e, false, ErrFull
 	}
 	n, err := s.add(a.Now(), e)
@@ -193,23 +193,17 @@ func (s *Store) Accept(a *revocation.Authority, envelope []byte) (by name.PeerID
 
 // crowded tells whether an issuer has as many entries as it may have.
 func (s *Store) crowded(issuer name.PeerID) bool {
-	all, own := s.set.Load().Entries(), 0
-	for i := range all {
-		if all[i].Issuer == issuer {
-			own++
-		}
-	}
-	return own >= MaxOfIssuer || len(all) >= MaxOfIssuers
-}
-
-func (s *Store) covered(e revocation.Entry) bool {
-	return slices.ContainsFunc(s.set.Load().Entries(), func(r revocation.Entry) bool { return r.Covers(e) })
+	all, own := s.set.Load().Count(issuer)
+	return own >= MaxOfIssuer || all >= MaxOfIssuers
 }
 
 func (s *Store) add(now time.Time, entries ...revocation.Entry) (added int, err error) {
 	s.verify()
 	if why := s.failed.Load(); why != nil {
 		return 0, fmt.Errorf("%w: %s", ErrUnreadable, *why)
+	}
+	if !s.behind && !slices.ContainsFunc(entries, func(e revocation.Entry) bool { return !s.set.Load().Covers(e) }) {
+		return 0, nil
 	}
 	kept := s.set.Load().Entries()
 	for _, e := range entries {
@@ -218,9 +212,6 @@ func (s *Store) add(now time.Time, entries ...revocation.Entry) (added int, err 
 		}
 		kept = append(slices.DeleteFunc(kept, e.Covers), e)
 		added++
-	}
-	if added == 0 && !s.behind {
-		return 0, nil
 	}
 	if !now.IsZero() {
 		kept = slices.DeleteFunc(kept, func(r revocation.Entry) bool { return !r.Until.IsZero() && !now.Before(r.Until) })

@@ -118,6 +118,35 @@ func (s *Set) Revoked(sub lease.Subject) bool {
 	return slices.ContainsFunc(s.rest, match)
 }
 
+// Covers tells whether an entry revokes all that e does, for at least as long. It
+// does not look at all of them.
+func (s *Set) Covers(e Entry) bool {
+	if s == nil || !s.valid {
+		return false
+	}
+	covers := func(r Entry) bool { return r.Covers(e) }
+	for _, key := range []any{e.Lease, e.Invocation, holderKey(e.Holder), issuerKey(e.Issuer)} {
+		if slices.ContainsFunc(s.byKey[key], covers) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.rest, covers)
+}
+
+// Count returns how many entries there are, and how many of them are about an
+// issuer's leases.
+func (s *Set) Count(issuer name.PeerID) (all, own int) {
+	if s == nil {
+		return 0, 0
+	}
+	for i := range s.entries {
+		if s.entries[i].Issuer == issuer {
+			own++
+		}
+	}
+	return len(s.entries), own
+}
+
 // Entries returns a copy of the entries, oldest first.
 func (s *Set) Entries() []Entry {
 	if s == nil {

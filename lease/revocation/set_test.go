@@ -1,6 +1,7 @@
 package revocation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,8 @@ func TestUnreadableDeniesAll(t *testing.T) {
 	require.True(t, none.Revoked(subject()))
 	require.True(t, new(Set).Revoked(subject()))
 	require.Empty(t, none.Entries())
+	require.False(t, none.Covers(Entry{Lease: lease.ID{1}}))
+	require.False(t, new(Set).Covers(Entry{Lease: lease.ID{1}}))
 	_, err := Parse(make([]byte, MaxBytes+1))
 	require.Error(t, err)
 }
@@ -185,6 +188,22 @@ func TestModel(t *testing.T) {
 				(e.IssuedBefore.IsZero() || testTime.Before(e.IssuedBefore))
 		}
 		require.Equal(t, want, s.Revoked(sub))
+		probe := Entry{
+			Lease:        lease.ID{rapid.ByteRange(0, 2).Draw(rt, "covered lease")},
+			Invocation:   rapid.SampledFrom(runs).Draw(rt, "covered invocation"),
+			Holder:       rapid.SampledFrom(peers).Draw(rt, "covered holder"),
+			Issuer:       rapid.SampledFrom(peers).Draw(rt, "covered issuer"),
+			IssuedBefore: rapid.SampledFrom(times).Draw(rt, "covered before"),
+		}
+		own := 0
+		for _, e := range entries {
+			if e.Issuer == probe.Issuer {
+				own++
+			}
+		}
+		require.Equal(t, slices.ContainsFunc(entries, func(e Entry) bool { return e.Covers(probe) }), s.Covers(probe))
+		all, of := s.Count(probe.Issuer)
+		require.Equal(t, []int{len(entries), own}, []int{all, of})
 	})
 }
 
