@@ -80,7 +80,8 @@ func TestLinksOfStatus(t *testing.T) {
 	require.Zero(t, w.node.Status().Links)
 	w.dial(w.agent, "tcp")
 	w.dial(w.agent, "quic")
-	w.dial(w.agent, "quic").stream(protocol.RunID)
+	_, err := w.dial(w.agent, "quic").stream(protocol.RunID).Write([]byte{9}) // it begins with what is said
+	require.NoError(t, err)
 	eventually(t, func() bool {
 		l := w.node.Status().Links
 		return l.TCP == 1 && l.QUIC == 2 && l.Other == 0 && l.Streams >= 1
