@@ -1,0 +1,176 @@
+package edit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/policy/preset"
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+const (
+	addOwner  = "12D3KooWEwHSuGRGT6ZpLtynu53u829CRZYrSxbUmhiJJs4mwyt4"
+	addLaptop = "12D3KooWH2Zoo9X8rLtZaVANHvjjDFSR64ye2cQWNeYtvBZiaB2j"
+	addAgent  = "12D3KooWJQ6BCcT8EaUwUoGUWcdRnYQpDRcD1YeB7chTMjQqrD71"
+	addHead   = "# mine\npolicy: 1\nissuers:\n  owner: {id: " + addOwner + ", connectors: any} # me\n"
+)
+
+// bare has every Connector, and none declares commands.
+type bare struct{}
+
+func (bare) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionID) (argv.Contract, string, error) {
+	cli, ok := map[string]string{"github": "gh", "lark": "lark-cli"}[key.String()]
+	if !ok {
+		cli = key.String()
+	}
+	return argv.Contract{Command: cli}, "sha256:x", nil
+}
+
+func part(t *testing.T, which string, set map[string][]string, peers ...preset.Peer) Part {
+	t.Helper()
+	p, err := preset.Find(which)
+	require.NoError(t, err)
+	f, err := p.Render(preset.Values{To: peers, Set: set})
+	require.NoError(t, err)
+	out := Part{Connector: p.Connector, Declarations: f.Commands, Rules: f.Allow, Tests: f.Tests}
+	for _, q := range peers {
+		out.Peers = append(out.Peers, Newcomer{q.Name, q.ID})
+	}
+	for _, n := range f.Names {
+		out.Commands = append(out.Commands, must(name.ParseCommand(n)))
+	}
+	return out
+}
+
+func newPeer(label, id string) preset.Peer {
+	p := preset.Peer{Name: must(name.ParseLabel(label))}
+	if id != "" {
+		p.ID = must(name.ParsePeerID(id))
+	}
+	return p
+}
+
+// kept requires that every line of a text is in another, in order.
+func kept(t *testing.T, before, after string) {
+	t.Helper()
+	rest := "\n" + after
+	for line := range strings.Lines(before) {
+		_, next, ok := strings.Cut(rest, "\n"+strings.TrimRight(line, "\n")+"\n")
+		require.True(t, ok, "%q is gone", line)
+		rest = "\n" + next
+	}
+}
+
+func served(t *testing.T, r Result) {
+	t.Helper()
+	p, err := policy.Parse("policy.yaml", r.Text)
+	require.NoError(t, err)
+	for _, f := range p.Lint(bare{}) {
+		require.NotEqual(t, policy.LevelError, f.Level, f.Message)
+	}
+	for _, test := range p.RunTests(bare{}) {
+		require.True(t, test.Passed, test.Message)
+	}
+}
+
+var site = map[string][]string{"repo": {"acme/site"}}
+
+func TestAddToFiles(t *testing.T) {
+	own := "peers:\n  agent: " + addAgent + "   # in the cellar\ncommands:\n    tool:   # mine\n        x: {effect: read, arguments: [x]}\nallow:\n- name: own\n  to: [agent]\n  connector: tool\n  version: \"1\"\n  commands: {x: {}}\n# the end\n"
+	for title, text := range map[string]string{
+		"first":       addHead,
+		"no newline":  strings.TrimSuffix(addHead, "\n"),
+		"empty parts": addHead + "commands: {}\nallow: []\ntests: []\n",
+		"comments":    addHead + "\n# peers:\n#   laptop: 12D3KooW…\n\n# allow:\n#   - name: x\n",
+		"own rules":   addHead + own,
+		"own tests":   addHead + own + "tests:\n  - name: a\n    peer: agent\n    run: [tool, x]\n    want: allow\n",
+		"dos":         strings.ReplaceAll(addHead, "\n", "\r\n"),
+	} {
+		t.Run(title, func(t *testing.T) {
+			r, err := Add("policy.yaml", []byte(text), part(t, "gh", site, newPeer("laptop", addLaptop)), bare{})
+			require.NoError(t, err)
+			served(t, r)
+			require.NotEmpty(t, r.Changes)
+			require.Empty(t, r.Warnings)
+			if title == "dos" {
+				require.Equal(t, strings.Count(string(r.Text), "\n"), strings.Count(string(r.Text), "\r\n"))
+				return
+			}
+			if title != "empty parts" {
+				kept(t, text, string(r.Text))
+			}
+			require.Contains(t, r.Policy.Peers(), must(name.ParseLabel("laptop")))
+			_, err = Add("policy.yaml", r.Text, part(t, "gh", site, newPeer("laptop", "")), bare{})
+			require.Error(t, err, "the rule is there")
+		})
+	}
+}
+
+func TestAddTwice(t *testing.T) {
+	r, err := Add("policy.yaml", []byte(addHead), part(t, "gh", site, newPeer("laptop", addLaptop)), bare{})
+	require.NoError(t, err)
+	once := strings.Count(string(r.Text), "arguments: [issue, list]")
+	r, err = Add("policy.yaml", r.Text, part(t, "gh", site, newPeer("agent", addAgent)), bare{})
+	require.NoError(t, err)
+	served(t, r)
+	require.Equal(t, once, strings.Count(string(r.Text), "arguments: [issue, list]"), "what is declared is declared once")
+	r, err = Add("policy.yaml", r.Text, part(t, "stripe", nil, newPeer("agent", "")), bare{})
+	require.NoError(t, err)
+	served(t, r)
+	var refused *RefusedError
+	_, err = Add("policy.yaml", r.Text, part(t, "gh", map[string][]string{"repo": {"acme/docs"}}, newPeer("agent", "")), bare{})
+	require.ErrorAs(t, err, &refused, "another repository in what is declared")
+	require.ErrorContains(t, err, "of github already, and otherwise")
+
+	r, err = Add("policy.yaml", []byte(addHead), part(t, "lark", map[string][]string{"chat": {"oc_0123456789abcdef"}}, newPeer("laptop", addLaptop)), bare{})
+	require.NoError(t, err)
+	r, err = Add("policy.yaml", r.Text, part(t, "lark", map[string][]string{"chat": {"oc_0123456789abcdef"}, "tasks": {"mine"}}, newPeer("agent", addAgent)), bare{})
+	require.NoError(t, err)
+	served(t, r)
+	require.Equal(t, 1, strings.Count(string(r.Text), "+get-my-tasks, --as, user]\n"))
+}
+
+func TestAddRefuses(t *testing.T) {
+	gh := part(t, "gh", site, newPeer("laptop", addLaptop))
+	for title, c := range map[string]struct {
+		text string
+		part Part
+		want string
+	}{
+		"no such peer":    {addHead, part(t, "gh", site, newPeer("laptop", "")), "no peer of the file is named"},
+		"another peer":    {addHead + "peers: {laptop: " + addAgent + "}\n", gh, "is another peer"},
+		"flow rules":      {addHead + "peers: {agent: " + addAgent + "}\ncommands: {x: {y: {effect: read, arguments: [y]}}}\n", gh, "in braces"},
+		"issuer may not":  {strings.Replace(addHead, "any", "[tool]", 1), gh, "could not use it"},
+		"holders":         {strings.Replace(addHead, "any}", "any, holders: [agent]}", 1) + "peers: {agent: " + addAgent + "}\n", gh, "may not name laptop"},
+		"manifest has it": {addHead, gh, "declares its commands"},
+		"two issuers":     {addHead + "  desk: {id: " + addAgent + ", connectors: any}\n", gh, "under whose lease"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var from policy.Contracts = bare{}
+			if title == "manifest has it" {
+				from = full{}
+			}
+			r, err := Add("policy.yaml", []byte(c.text), c.part, from)
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, c.want)
+			require.Zero(t, r)
+		})
+	}
+	_, err := Add("policy.yaml", []byte("policy: 2\n"), gh, bare{})
+	var problems policy.Problems
+	require.True(t, errors.As(err, &problems))
+}
+
+// full has a Connector whose manifest declares a command.
+type full struct{}
+
+func (full) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionID) (argv.Contract, string, error) {
+	c, err := argv.Declaration{Effect: argv.EffectRead, Arguments: []string{"x"}}.Command(must(name.ParseCommand("x")))
+	return argv.Contract{Command: key.String(), Commands: []argv.Command{c}}, "sha256:x", err
+}
