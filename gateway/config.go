@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/steady"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
@@ -55,6 +56,9 @@ type Config struct {
 	Log zerolog.Logger
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
+	// Elapsed is how much time has gone by on the machine since some moment, suspends
+	// included; nil means the machine's. What has expired by it or by Now has expired.
+	Elapsed func() time.Duration
 }
 
 // Observer counts what happens. Its methods are called by many goroutines, on the way
@@ -111,6 +115,9 @@ func (c *Config) complete() error {
 	}
 	if c.Observer == nil {
 		c.Observer = nobody{}
+	}
+	if c.Elapsed == nil {
+		c.Elapsed = steady.Stopwatch()
 	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory

@@ -72,7 +72,7 @@ func New(cfg Config) (*Node, error) {
 	if high := records.High(); high.After(cfg.Now()) {
 		cfg.Log.Warn().Time("ledger", high).Msg("the clock was set back; the time of the newest record holds until it is reached")
 	}
-	cfg.Now = steady.New(cfg.Now, records.High()).Now
+	cfg.Now = steady.Over(cfg.Now, cfg.Elapsed, records.High()).Now
 	n := &Node{
 		cfg:       cfg,
 		ledger:    records,

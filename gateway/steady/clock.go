@@ -16,9 +16,10 @@ type Clock struct {
 }
 
 // New returns a clock over wall that says nothing before high.
-func New(wall func() time.Time, high time.Time) *Clock { return newClock(wall, stopwatch(), high) }
+func New(wall func() time.Time, high time.Time) *Clock { return Over(wall, Stopwatch(), high) }
 
-func newClock(wall func() time.Time, elapsed func() time.Duration, high time.Time) *Clock {
+// Over is New with another time of the machine than Stopwatch.
+func Over(wall func() time.Time, elapsed func() time.Duration, high time.Time) *Clock {
 	return &Clock{wall: wall, elapsed: elapsed, high: high.Round(0), at: elapsed()}
 }
 
@@ -27,6 +28,8 @@ func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, at := c.wall().Round(0), c.elapsed()
+	// The machine's time may begin anew, and a clock may be read just before another
+	// reads both: what was said holds.
 	if least := c.high.Add(max(0, at-c.at)); t.Before(least) {
 		t = least
 	}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopwatch tells how much time goes by, suspended or not.
-func stopwatch() func() time.Duration {
+// Stopwatch tells how much time goes by, suspended or not.
+func Stopwatch() func() time.Duration {
 	return func() time.Duration {
 		var t unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

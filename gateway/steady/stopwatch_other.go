@@ -4,8 +4,8 @@ package steady
 
 import "time"
 
-// stopwatch tells how much time goes by.
-func stopwatch() func() time.Duration {
+// Stopwatch tells how much time goes by.
+func Stopwatch() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }
 }
