@@ -27,7 +27,8 @@ func (a *app) policyCommand() *cobra.Command {
 		Short: "check, test and explain the file that says what is lent",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.policyCheckCommand(), a.policyTestCommand(), a.policyExplainCommand(), a.policySchemaCommand(), a.policyPresetCommand())
+	c.AddCommand(a.policyCheckCommand(), a.policyTestCommand(), a.policyExplainCommand(), a.policySchemaCommand(), a.policyPresetCommand(),
+		a.policyDiffCommand(), a.policyWhoCommand(), a.policyFmtCommand(), a.policyAllowCommand(), a.policyDenyCommand())
 	return c
 }
 
