@@ -18,7 +18,7 @@ func (a *app) policyPresetCommand() *cobra.Command {
 		Short: "policies to start from for gh, stripe and lark-cli",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.presetListCommand(), a.presetShowCommand())
+	c.AddCommand(a.presetListCommand(), a.presetShowCommand(), a.presetAddCommand())
 	return c
 }
 

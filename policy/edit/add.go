@@ -17,8 +17,10 @@ import (
 type Part struct {
 	// Peers are names of the file, or with an ID new ones.
 	Peers []Newcomer
-	// Connector and Commands are what Declarations, Rules and Tests are about.
+	// Rule is the name of the rule. Connector, Version and Commands are what Declarations, Rules and Tests are about.
+	Rule                       string
 	Connector                  name.ConnectorKey
+	Version                    name.Version
 	Commands                   []name.Command
 	Declarations, Rules, Tests string
 }
@@ -35,6 +37,14 @@ func Add(filename string, data []byte, p Part, source policy.Contracts) (Result,
 	w, err := begin(filename, data, source)
 	if err != nil {
 		return Result{}, err
+	}
+	if source != nil {
+		if _, _, err := source.Contract(p.Connector, p.Version, name.ConnectionID{}); err != nil {
+			return Result{}, refuse("lend connector new, then lend connector add", "%s (version %s) is to be installed first: %s", p.Connector, p.Version, err)
+		}
+	}
+	if at := slices.IndexFunc(w.before.Content().Rules, func(r *file.Rule) bool { return r.Name == p.Rule }); at >= 0 {
+		return Result{}, refuse("change it by hand, or remove it first", "the file has the rule %s already (%s)", name.Quote(p.Rule), w.before.Content().Rules[at].Position)
 	}
 	ids := map[name.PeerID]bool{}
 	fresh := false
@@ -88,11 +98,12 @@ func (w *work) declare(p Part) error {
 		return err
 	}
 	missing := map[string]bool{}
-	for n, d := range other.Declared[p.Connector] {
+	for _, n := range p.Commands {
+		d := other.Declared[p.Connector][n]
 		switch have := before[n]; {
 		case have == nil:
 			missing[n.String()] = true
-		case !reflect.DeepEqual(have.Command, d.Command):
+		case d == nil || !reflect.DeepEqual(have.Command, d.Command):
 			return refuse("change it by hand, or give the Connector another key", "the file declares %s of %s already, and otherwise", n, p.Connector)
 		}
 	}

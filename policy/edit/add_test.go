@@ -37,7 +37,7 @@ func part(t *testing.T, which string, set map[string][]string, peers ...preset.P
 	require.NoError(t, err)
 	f, err := p.Render(preset.Values{To: peers, Set: set})
 	require.NoError(t, err)
-	out := Part{Connector: p.Connector, Declarations: f.Commands, Rules: f.Allow, Tests: f.Tests}
+	out := Part{Connector: p.Connector, Version: p.Versions[0], Rule: f.Rule, Declarations: f.Commands, Rules: f.Allow, Tests: f.Tests}
 	for _, q := range peers {
 		out.Peers = append(out.Peers, Newcomer{q.Name, q.ID})
 	}
@@ -106,7 +106,7 @@ func TestAddToFiles(t *testing.T) {
 			}
 			require.Contains(t, r.Policy.Peers(), must(name.ParseLabel("laptop")))
 			_, err = Add("policy.yaml", r.Text, part(t, "gh", site, newPeer("laptop", "")), bare{})
-			require.Error(t, err, "the rule is there")
+			require.ErrorContains(t, err, "already (policy.yaml:")
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestAddTwice(t *testing.T) {
 	require.NoError(t, err)
 	served(t, r)
 	var refused *RefusedError
-	_, err = Add("policy.yaml", r.Text, part(t, "gh", map[string][]string{"repo": {"acme/docs"}}, newPeer("agent", "")), bare{})
+	_, err = Add("policy.yaml", r.Text, part(t, "gh", map[string][]string{"repo": {"acme/docs"}}, newPeer("agent", ""), newPeer("laptop", "")), bare{})
 	require.ErrorAs(t, err, &refused, "another repository in what is declared")
 	require.ErrorContains(t, err, "of github already, and otherwise")
 
@@ -148,12 +148,16 @@ func TestAddRefuses(t *testing.T) {
 		"issuer may not":  {strings.Replace(addHead, "any", "[tool]", 1), gh, "could not use it"},
 		"holders":         {strings.Replace(addHead, "any}", "any, holders: [agent]}", 1) + "peers: {agent: " + addAgent + "}\n", gh, "may not name laptop"},
 		"manifest has it": {addHead, gh, "declares its commands"},
+		"not installed":   {addHead, gh, "is to be installed first"},
 		"two issuers":     {addHead + "  desk: {id: " + addAgent + ", connectors: any}\n", gh, "under whose lease"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			var from policy.Contracts = bare{}
-			if title == "manifest has it" {
+			switch title {
+			case "manifest has it":
 				from = full{}
+			case "not installed":
+				from = source{}
 			}
 			r, err := Add("policy.yaml", []byte(c.text), c.part, from)
 			var refused *RefusedError

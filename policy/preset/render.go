@@ -17,9 +17,12 @@ type Fragment struct {
 	// Commands declares the commands, which only a Connector whose manifest declares
 	// none may have in the policy; Allow is one rule; Tests prove both.
 	Commands, Allow, Tests string
-	// Rule is the rule's name, Names those of the commands, sorted.
-	Rule  string
-	Names []string
+	// Rule is the rule's name, Names those of the commands, sorted; Connector and
+	// Version are what it is about.
+	Rule      string
+	Names     []string
+	Connector name.ConnectorKey
+	Version   name.Version
 }
 
 // String returns the whole fragment, which a policy file without those keys can end
@@ -41,7 +44,7 @@ func (p Preset) Render(v Values) (Fragment, error) {
 	if v.Version.IsZero() {
 		v.Version = p.Versions[len(p.Versions)-1]
 	}
-	f := Fragment{Rule: peerNames(v.To, ", ") + ": " + p.CLI + ", read-only"}
+	f := Fragment{Connector: v.Connector, Version: v.Version, Rule: peerNames(v.To, ", ") + ": " + p.CLI + ", read-only"}
 	const longest = 100
 	if len(f.Rule) > longest {
 		f.Rule = v.To[0].Name.String() + " and others: " + p.CLI + ", read-only"
