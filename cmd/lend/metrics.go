@@ -80,6 +80,8 @@ func (s *serving) sample() metrics.Sample {
 	_, routes := s.side.host.Routes().Snapshot()
 	out.Routes = len(routes)
 	out.Busy, out.Idle = s.side.transport.Supervisors()
+	out.Lockdown = s.revoked.Lockdown() != nil
+	out.RevocationsFailed = !out.Lockdown && s.revoked.Locked() != nil
 	if n.PolicyDigest != "" {
 		out.Policy = metrics.PolicyInForce
 	}

@@ -146,7 +146,7 @@ func TestCounts(t *testing.T) {
 	m := New(Config{Sample: func() Sample {
 		return Sample{
 			Running: 1, Kept: 2, KeptBytes: 3, TCP: 4, QUIC: 5, Other: 6, Streams: 7, TurnedAway: 8, Penalized: 9,
-			Routes: 10, Busy: 11, Idle: 12, Policy: PolicyLastGood, LedgerFailed: true, Lockdown: true,
+			Routes: 10, Busy: 11, Idle: 12, Policy: PolicyLastGood, LedgerFailed: true, Lockdown: true, RevocationsFailed: true,
 		}
 	}})
 	m.Admitted(time.Millisecond)
@@ -166,7 +166,7 @@ func TestCounts(t *testing.T) {
 		"lend_operations_running": 1, "lend_operations_kept": 2, "lend_kept_bytes": 3,
 		"lend_connections transport=tcp": 4, "lend_connections transport=quic": 5, "lend_connections transport=other": 6, "lend_streams": 7,
 		"lend_connections_refused_total": 8, "lend_peers_penalized": 9, "lend_routes": 10,
-		"lend_supervisors state=busy": 11, "lend_supervisors state=idle": 12, "lend_ledger_failed": 1, "lend_lockdown": 1,
+		"lend_supervisors state=busy": 11, "lend_supervisors state=idle": 12, "lend_ledger_failed": 1, "lend_lockdown": 1, "lend_revocations_failed": 1,
 		"lend_policy_state state=last_good": 1, "lend_policy_state state=in_force": 0, "lend_policy_state state=missing": 0,
 	} {
 		part := strings.Fields(series)

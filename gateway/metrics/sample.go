@@ -40,8 +40,9 @@ type Sample struct {
 	Policy     PolicyState
 	// LedgerFailed: nothing is admitted, since nothing can be recorded.
 	LedgerFailed bool
-	// Lockdown: the owner denies everything.
-	Lockdown bool
+	// Lockdown: the owner denies everything. RevocationsFailed: what was revoked
+	// cannot be read, so everything is.
+	Lockdown, RevocationsFailed bool
 }
 
 // sampler is the collector of one Sample a scrape.
@@ -69,6 +70,7 @@ func newSampler(take func() Sample) *sampler {
 		{"policy_state", "1 for the state of the policy file that holds.", "state"},
 		{"ledger_failed", "1 while nothing is admitted because nothing can be recorded.", ""},
 		{"lockdown", "1 while the owner denies everything.", ""},
+		{"revocations_failed", "1 while everything is revoked, because what was revoked cannot be read.", ""},
 	} {
 		var labels []string
 		if d.label != "" {
@@ -114,6 +116,7 @@ func (s *sampler) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge("ledger_failed", one(v.LedgerFailed))
 	gauge("lockdown", one(v.Lockdown))
+	gauge("revocations_failed", one(v.RevocationsFailed))
 }
 
 func one(is bool) int {
