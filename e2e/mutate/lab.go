@@ -20,7 +20,7 @@ import (
 // Bounds of one run of tests.
 const (
 	surveyTimeout = 2 * time.Minute
-	mutantTimeout = 90 * time.Second
+	mutantTimeout = 45 * time.Second
 	// slowTest is what takes too long to be run for each guard.
 	slowTest = 25 * time.Second
 )
@@ -39,6 +39,7 @@ type lab struct {
 	workers    int
 	log        func(string, ...any)
 	tests      []*test
+	quiet      []string // packages whose generated tests would write what made them fail
 }
 
 // helper is what each package gets: whether a guard is taken away. Asking for it means
@@ -119,6 +120,9 @@ func (l *lab) prepare(guards []*guard, packages []string) error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build the tests of %s: %w\n%s", p, err, out)
 		}
+		if _, err := l.output(p, nil, "-rapid.nofailfile", "-test.list", "none"); err == nil {
+			l.quiet = append(l.quiet, p)
+		}
 		names, err := l.output(p, nil, "-test.list", ".*")
 		if err != nil {
 			return fmt.Errorf("list the tests of %s: %w", p, err)
@@ -182,6 +186,9 @@ func (l *lab) binary(pkg string) string {
 func (l *lab) output(pkg string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout+10*time.Second)
 	defer cancel()
+	if slices.Contains(l.quiet, pkg) {
+		args = append([]string{"-rapid.nofailfile"}, args...)
+	}
 	cmd := exec.CommandContext(ctx, l.binary(pkg), args...)
 	cmd.Dir = filepath.Join(l.root, pkg)
 	cmd.Env = append(os.Environ(), env...)
@@ -207,7 +214,7 @@ func (l *lab) survey(guards []*guard) error {
 		out, err := "", error(nil)
 		for range 2 { // the machine may be busy
 			start := time.Now()
-			out, err = l.output(t.pkg, []string{"LEND_MUTANT_HITS=" + hits}, "-test.run", "^"+t.name+"$", "-test.short", "-test.timeout", surveyTimeout.String())
+			out, err = l.output(t.pkg, []string{"LEND_MUTANT_HITS=" + hits}, "-test.run", "^"+t.name+"$", "-test.timeout", surveyTimeout.String())
 			t.took = time.Since(start)
 			if err == nil {
 				break
@@ -290,7 +297,7 @@ func (l *lab) try(g *guard) {
 			}
 			g.tried += len(names)
 			out, err := l.output(pkg, []string{"LEND_MUTANT=" + strconv.Itoa(g.ID)},
-				"-test.run", "^("+strings.Join(names, "|")+")$", "-test.short", "-test.failfast", "-test.timeout", mutantTimeout.String())
+				"-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.timeout", mutantTimeout.String())
 			if err != nil {
 				g.KilledBy = pkg + "." + failedTest(out, names)
 				return

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const fixture = `package p
+
+func admit(a, b bool, list []int) error {
+	if a || b && !a {
+		return errNo
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x == 1 && b {
+			return nil
+		}
+		if x == 2 {
+			continue
+		}
+	}
+	if a {
+		log()
+	}
+	switch {
+	case b, !a:
+		return fmt.Errorf("no")
+	default:
+		return other()
+	}
+}
+
+func trusted(a, b bool) bool { return a && (b || !a) }
+
+func revoked(a, b bool) bool {
+	if a {
+		return true
+	}
+	return b || a
+}
+
+func covers(a bool) (int, Reason) {
+	if a {
+		return 1, ReasonInternal
+	}
+	return 0, ReasonRule
+}
+
+func recheck(a bool) {
+	if a {
+		op.Cancel(1)
+	}
+	go func() error {
+		if a {
+			return errNo
+		}
+		return nil
+	}()
+}
+
+func skipped(a bool) error {
+	if a {
+		return errNo
+	}
+	return nil
+}
+`
+
+func TestGuardsAreFound(t *testing.T) {
+	t.Parallel()
+	found, err := find(part{dir: "p", denies: []string{"revoked"}, skip: []string{"skipped"}}, "p.go", []byte(fixture))
+	require.NoError(t, err)
+	var keys []string
+	for i, g := range found {
+		g.ID = i + 1
+		mark := " removed"
+		if g.pass {
+			mark = " passes"
+		}
+		keys = append(keys, strings.TrimPrefix(g.Key, "p.")+mark)
+		require.Equal(t, g.Line, 1+strings.Count(fixture[:g.start], "\n"))
+	}
+	require.Equal(t, []string{
+		"admit: a removed", "admit: b && !a removed", "admit: err != nil removed",
+		"admit: x == 2 removed", "admit: b removed", "admit: !a removed",
+		"trusted: a passes", "trusted: (b || !a) passes",
+		"revoked: a removed", "revoked: b removed", "revoked: a removed",
+		"covers: a passes",
+		"recheck: a removed", "recheck: a removed",
+	}, keys)
+
+	out := string(switched([]byte(fixture), found))
+	_, err = parser.ParseFile(token.NewFileSet(), "p.go", out, 0)
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, out, "if ((a) && !lendTaken(1)) || ((b && !a) && !lendTaken(2)) {")
+	require.Contains(t, out, "return ((a) || lendTaken(7)) && (((b || !a)) || lendTaken(8))")
+	require.Equal(t, strings.Count(fixture, "\n"), strings.Count(out, "\n"), "lines stay where they are")
+}
+
+// TestGuardsOfTheTree: there are many, they are named once, and what may survive is
+// among them.
+func TestGuardsOfTheTree(t *testing.T) {
+	t.Parallel()
+	root, err := findRoot()
+	require.NoError(t, err)
+	guards, err := findAll(root)
+	require.NoError(t, err)
+	require.Greater(t, len(guards), 300)
+	known := map[string]bool{}
+	for _, g := range guards {
+		require.False(t, known[g.Key], g.Key)
+		known[g.Key] = true
+	}
+	for _, must := range []string{
+		"gateway.stop: e.verified.Revoked(n.verifier.Revoked)", "policy.refuseLease: !i.MayName(r.Peer)", "gateway/admin.admit: who.uid != 0 && who.uid != os.Getuid()",
+	} {
+		require.True(t, known[must], must)
+	}
+	allowed, err := readAllowed(filepath.Join(root, "e2e", "mutate", "allowed.txt"))
+	require.NoError(t, err)
+	for key := range allowed {
+		require.True(t, known[key], "allowed.txt names %s, which is no guard", key)
+	}
+	for _, p := range path() {
+		require.True(t, strings.HasPrefix(guardIn(guards, p.dir), p.dir+"."), "no guard in %s", p.dir)
+	}
+}
+
+func guardIn(guards []*guard, dir string) string {
+	for _, g := range guards {
+		if g.dir == dir {
+			return g.Key
+		}
+	}
+	return ""
+}
