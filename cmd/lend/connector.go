@@ -246,6 +246,7 @@ func (a *app) printAdded(r shownRelease) error {
 	}
 	if len(r.Commands) == 0 {
 		a.note("lend: it declares no commands; the policy declares those that you share: commands: {%s: …}, see docs/policy.md", r.Key)
+		a.notePreset(r)
 		return nil
 	}
 	a.note("lend: to share it, add to the policy:\n")

@@ -252,3 +252,27 @@ func (f presetFlags) values() (preset.Values, error) {
 	}
 	return v, nil
 }
+
+// notePreset names the policy to start from for a Connector, if there is one for its
+// CLI.
+func (a *app) notePreset(r shownRelease) {
+	all, err := preset.All()
+	if err != nil {
+		return
+	}
+	for _, p := range all {
+		if p.CLI != r.Command {
+			continue
+		}
+		words := "lend policy preset add " + p.Name + " --to PEER"
+		if r.Key != p.Connector.String() {
+			words += " --connector " + r.Key
+		}
+		for _, q := range p.Placeholders {
+			if q.Required {
+				words += " --set " + q.Name + "=" + q.Example
+			}
+		}
+		a.note("lend: next, to lend what only reads: %s", words)
+	}
+}

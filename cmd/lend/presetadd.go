@@ -16,10 +16,10 @@ func (a *app) presetAddCommand() *cobra.Command {
 		Use:   "add NAME --to PEER [--set NAME=VALUE[,VALUE…]]…",
 		Short: "put a preset into the policy file, after showing what it allows",
 		Long: `Add to the policy file what lend policy preset show prints: the commands, one rule,
-its tests, and the peers that are new to the file. The rest of the file stays byte for
-byte, comments included; commands that it declares in the same way already are not
-declared again. The change is shown and asked for as with lend policy allow.
-Exit status 1: nothing was written.`,
+its tests, and the peers that are new to the file. The Connector has to be installed.
+The rest of the file stays byte for byte, comments included; commands that it declares
+in the same way already are not declared again. The change is shown and asked for as
+with lend policy allow. Exit status 1: nothing was written.`,
 		Example: `  lend policy preset add gh --to laptop=12D3KooW… --set repo=acme/site
   lend policy preset add stripe --to laptop --yes
   lend policy preset add lark --to laptop --set doc=DoxcnAbCdEfGhIjKlMnOp --dry-run`,
@@ -33,8 +33,8 @@ Exit status 1: nothing was written.`,
 			if err != nil {
 				return err
 			}
-			if f.issuer == "" {
-				f.issuer = a.asksUnder(text)
+			if err := a.fitPreset(text, &f); err != nil {
+				return err
 			}
 			_, fragment, err := a.renderPreset(args[0], f)
 			if err != nil {
@@ -56,19 +56,33 @@ Exit status 1: nothing was written.`,
 	return c
 }
 
-// asksUnder is the issuer as which this machine signs leases, if the file has several;
-// "" if it has one, or not that.
-func (a *app) asksUnder(text policyText) string {
+// fitPreset looks what the flags leave open up in the policy: who asks under whose
+// leases, and whether the peers are known.
+func (a *app) fitPreset(text policyText, f *presetFlags) error {
 	p, err := policy.Parse(text.file, text.data)
-	if err != nil || len(p.Issuers()) < 2 {
-		return ""
+	if err != nil {
+		return &usageError{err: err}
+	}
+	v, err := f.values()
+	if err != nil {
+		return err
+	}
+	for _, q := range v.To {
+		if _, known := p.Peers()[q.Name]; !known && q.ID.IsZero() {
+			return usagef("--to "+q.Name.String()+"=ID; lend id, on the peer's machine, prints its ID", "no peer of the policy is named %s", q.Name)
+		}
+	}
+	if f.issuer != "" || len(p.Issuers()) < 2 {
+		return nil
 	}
 	id, err := a.resolveIssuer(p, "")
 	if err != nil {
-		return ""
+		return err
 	}
-	i, _ := p.Issuer(id)
-	return i.Name.String()
+	if i, ok := p.Issuer(id); ok {
+		f.issuer = i.Name.String()
+	}
+	return nil
 }
 
 func presetPart(f preset.Fragment, flags presetFlags) (edit.Part, error) {
