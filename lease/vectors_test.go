@@ -214,6 +214,8 @@ func vectors(tb testing.TB) []*vector {
 	add("size-in-chain", "the second is empty", ReasonSize, good, []byte{}).link = 1
 
 	add("encoding-no-envelope", "not a message", ReasonEncoding, []byte("hello"))
+	add("encoding-first-field", "the key is not the first field", ReasonEncoding, []byte("\x12\x01x"))
+	add("encoding-first-type", "the first field is a number", ReasonEncoding, []byte("\x08\x01"))
 	add("encoding-truncated", "the last byte is gone", ReasonEncoding, good[:len(good)-1])
 	add("encoding-envelope-trailing", "an unknown field after the signature", ReasonEncoding, append(bytes.Clone(good), 0x30, 0x01))
 	add("encoding-envelope-repeated", "the payload type twice", ReasonEncoding,
