@@ -105,6 +105,12 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 	if err != nil {
 		return admitted{}, err
 	}
+	owned := false
+	defer func() {
+		if !owned {
+			release()
+		}
+	}()
 	e := n.newEntry(key, digest, c, verified, request, decided, release)
 	e.chain, e.finish = s.Lease, grant.Finish
 	most := max(maxTails, 2*door.LimitsOf(n.policy.Load()).OperationsPerPeer)
@@ -118,14 +124,16 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 		}
 		return join(got, digest)
 	}
-	e.listed = true
+	e.listed, owned = true, true
 	return n.begin(e, decided)
 }
 
 // begin takes a published entry through the last steps. Whatever goes wrong, the
 // entry is decided, and nothing runs unless the error is nil.
 func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
-	stage, durable := "reserve", false
+	stage, durable := "permit", false
+	var process route.Process
+	defer close(e.decided)
 	defer func() {
 		if recover() != nil {
 			out, err = admitted{}, &panicError{stage}
@@ -137,10 +145,10 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 			if e.reservation != nil && !durable {
 				e.reservation.Release()
 			}
+			end(process)
 			e.err = err
 			e.op.Abandon()
 		}
-		close(e.decided)
 	}()
 	ctx := e.op.Context()
 	if err := n.permit(ctx, e.peer); err != nil {
@@ -149,6 +157,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	defer n.permits.Release()
 
 	// 6. The reservation in memory.
+	stage = "reserve"
 	outcome, err := n.ledger.Reserve(claim(e, d))
 	if err != nil || outcome.State != ledger.StateNone {
 		e.err = err
@@ -190,7 +199,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 
 	// 9. The start, by the capability and nothing else.
 	stage = "start"
-	process, err := n.start(ctx, &capability{
+	process, err = n.start(ctx, &capability{
 		issuer: e.key.Issuer, invocation: e.key.Invocation, holder: e.key.Holder, operation: e.key.Operation,
 		route: identity, frozen: d.bytes, call: d.Call, workspace: d.Workspace, place: d.Surface.Place(), stdin: e.request.Stdin,
 		limits: route.Limits{Processes: d.Limits.Processes, Memory: d.Limits.Memory},
@@ -199,9 +208,16 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return admitted{}, errors.Join(context.Cause(ctx), err)
 	}
 	failpoint.Hit("started")
-	out = admitted{entry: e, fresh: true}
 	e.op.Run(process)
-	return out, nil
+	return admitted{entry: e, fresh: true}, nil
+}
+
+// end ends a process that no operation has taken over; nil is none.
+func end(p route.Process) {
+	defer func() { _ = recover() }() // what panics here has panicked before
+	if p != nil {
+		_ = p.Close()
+	}
 }
 
 // claim asks for an operation under every link of its lease.
@@ -383,7 +399,12 @@ func (n *Node) start(ctx context.Context, c *capability) (route.Process, error) 
 
 // notStarted records that nothing ran under an ID that is spent, and returns what
 // the peer is told now and whenever it asks again.
-func (n *Node) notStarted(e *entry, cause error) error {
+func (n *Node) notStarted(e *entry, cause error) (refused error) {
+	defer func() {
+		if recover() != nil {
+			refused = &protocol.Refusal{Code: protocol.CodeNotStarted, Cause: &panicError{"record"}}
+		}
+	}()
 	code := protocol.CodeNotStarted
 	if c := refuse(cause).Code; c == protocol.CodeCancelled {
 		code = c

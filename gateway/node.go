@@ -51,6 +51,8 @@ type Node struct {
 	refusals  tally.Refusals
 	recent    history.Recent
 	listening []multiaddr.Multiaddr // what is listened on, with the ports
+	deaf      bool                  // a listener has failed, and so has the ledger; the
+	failed    bool                  // sweeper's alone
 
 	work    sync.WaitGroup // handlers and the sweeper
 	closing chan struct{}
@@ -211,23 +213,14 @@ func (n *Node) disconnect(id peer.ID) {
 func (n *Node) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	last, deaf := time.Now(), false
+	last := time.Now()
 	for {
 		select {
 		case <-n.closing:
 			return
 		case <-tick.C:
 		}
-		deaf = n.relisten(deaf)
-		n.refreshRevocations()
-		n.recheck(false)
-		n.evict()
-		if n.budget.Full() { // others need what is kept for a reader who takes nothing
-			if op := n.live.overdue(); op != nil {
-				op.Drop()
-			}
-		}
-		n.door.Prune()
+		n.tend()
 		if time.Since(last) >= tally.Every {
 			n.refusals.Flush()
 			last = time.Now()
@@ -235,17 +228,48 @@ func (n *Node) sweep() {
 	}
 }
 
-// relisten brings back listeners that have given up. It returns, and says once,
-// that some cannot be brought back now.
-func (n *Node) relisten(said bool) (deaf bool) {
+// tend is one round of sweep. A panic costs the rest of it.
+func (n *Node) tend() {
+	defer func() {
+		if recover() != nil {
+			n.cfg.Log.Error().Msg("panic in a round of the gateway's own")
+		}
+	}()
+	n.refreshRevocations()
+	n.recheck(false)
+	n.evict()
+	if n.budget.Full() { // others need what is kept for a reader who takes nothing
+		if op := n.live.overdue(); op != nil {
+			op.Drop()
+		}
+	}
+	n.door.Prune()
+	n.relisten()
+	if n.cfg.Locked != nil || n.failed {
+		return
+	}
+	if err := n.cfg.Ledger.Err(); err != nil {
+		n.failed = true
+		n.cfg.Log.Error().Err(err).Msg("the ledger has failed: nothing starts any more")
+	}
+}
+
+// relisten brings back listeners that have given up. It says once that some cannot be
+// brought back now, and that they are.
+func (n *Node) relisten() {
 	again, err := door.Relisten(n.host, n.listening)
 	if len(again) > 0 {
 		n.cfg.Log.Warn().Strs("addresses", texts(again)).Msg("a listener had failed; listening again")
 	}
-	if err != nil && !said && !n.isClosing() {
+	switch {
+	case err != nil && !n.deaf && !n.isClosing():
+		n.deaf = true
 		n.cfg.Log.Error().Err(err).Msg("a listener has failed; trying to listen again")
+		n.Record(ledger.Event{Name: "degraded", Facts: map[string]string{"what": "a listener"}})
+	case err == nil && n.deaf:
+		n.deaf = false
+		n.Record(ledger.Event{Name: "recovered", Facts: map[string]string{"what": "a listener"}})
 	}
-	return err != nil
 }
 
 func (n *Node) isClosing() bool {

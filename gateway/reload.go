@@ -76,13 +76,23 @@ func (n *Node) Recheck() { n.recheck(false) }
 func (n *Node) recheck(again bool) {
 	now, p := n.cfg.Now(), n.policy.Load()
 	for _, e := range n.live.all() {
-		if cause, stop := n.stop(e, p, now, again); stop {
+		if cause, stop := n.judged(e, p, now, again); stop {
 			e.op.Cancel(cause)
 			if cause != operation.CauseLeaseExpired {
 				e.op.Hurry(stopBudget)
 			}
 		}
 	}
+}
+
+// judged is stop, and a panic ends what could not be judged.
+func (n *Node) judged(e *entry, p *policy.Policy, now time.Time, again bool) (cause operation.Cause, stop bool) {
+	defer func() {
+		if recover() != nil {
+			cause, stop = operation.CauseInternal, true
+		}
+	}()
+	return n.stop(e, p, now, again)
 }
 
 func (n *Node) stop(e *entry, p *policy.Policy, now time.Time, again bool) (operation.Cause, bool) {

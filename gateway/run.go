@@ -41,8 +41,8 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 		defer n.work.Done()
 		defer func() {
 			if recover() != nil {
-				n.cfg.Log.Error().Str("peer", holder.String()).Msg("panic in a stream handler")
 				c.reset(protocol.CodeInternal)
+				n.panicked(holder)
 			}
 		}()
 		c.caller.holder = holder
@@ -64,6 +64,15 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 			n.cfg.Log.Debug().Str("cause", name.Quote(err.Error())).Str("peer", holder.String()).Str("protocol", string(s.Protocol())).Msg("stream ended early")
 		}
 	}
+}
+
+// panicked keeps a trace of a panic that nothing nearer has turned into a refusal.
+func (n *Node) panicked(holder name.PeerID) {
+	defer func() { _ = recover() }() // the ledger may be what panics
+	n.cfg.Log.Error().Str("peer", holder.String()).Msg("panic in a stream handler")
+	n.refusals.Add(protocol.CodeInternal, ledger.Refusal{
+		At: n.cfg.Now(), Reason: protocol.CodeInternal.String(), Peer: holder, Detail: "panic in a stream handler",
+	})
 }
 
 // answerUnread answers a stream without reading it.
