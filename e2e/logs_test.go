@@ -3,6 +3,8 @@ package e2e
 import (
 	"go/ast"
 	"go/token"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +19,7 @@ import (
 //
 //nolint:gochecknoglobals // table
 var logKeys = []string{
-	"addresses", "by", "bytes", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "forced", "ledger",
+	"addresses", "by", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "ledger",
 	"missing", "ms", "now", "on", "op", "peer", "pid", "policy", "problem", "protocol", "records", "runtime", "signal", "state",
 	"status", "stderr", "stdin", "stdout", "stopped", "version", "where",
 }
@@ -107,6 +109,12 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 	require.Greater(t, lines, 30)
+	doc, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "operations.md"))
+	require.NoError(t, err)
+	for _, key := range logKeys {
+		checkf(t, strings.Contains(string(doc), "`"+key+"`"), "docs/operations.md does not say what %q is", key)
+		checkf(t, used[key], "the table of keys has %q, which is not logged", key)
+	}
 	for value := range logValues {
 		checkf(t, used[value], "the table of values has %s, which is not logged", value)
 	}
