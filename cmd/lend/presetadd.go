@@ -17,9 +17,9 @@ func (a *app) presetAddCommand() *cobra.Command {
 		Short: "put a preset into the policy file, after showing what it allows",
 		Long: `Add to the policy file what lend policy preset show prints: the commands, one rule,
 its tests, and the peers that are new to the file. The Connector has to be installed
-before. The rest of the file stays byte for byte, comments included; commands that it
-declares in the same way already are not declared again. The change is shown and asked
-for as with lend policy allow. Exit status 1: nothing was written.`,
+before. The rest of the file stays byte for byte, comments included; commands that
+it declares in the same way already are not declared again. The change is shown and
+asked for as with lend policy allow. Exit status 1: nothing was written.`,
 		Example: `  lend policy preset add gh --to laptop=12D3KooW… --set repo=acme/site
   lend policy preset add stripe --to laptop --yes
   lend policy preset add lark --to laptop --set doc=DoxcnAbCdEfGhIjKlMnOp --dry-run`,
