@@ -10,6 +10,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/gateway/issued"
 	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol/name"
@@ -94,6 +95,10 @@ func (a *app) delegateLease(f delegateFlags, path string, args []string) error {
 	if f.out == "-" && isTerminal(a.out) {
 		return usagef("lend lease delegate … --out FILE", "a lease is not written to a terminal")
 	}
+	written, err := parseLease(text)
+	if err != nil {
+		return err
+	}
 	if err := a.rememberDelegated(text); err != nil {
 		return err
 	}
@@ -106,13 +111,12 @@ func (a *app) delegateLease(f delegateFlags, path string, args []string) error {
 		out = fileName(f.to) + "-" + link.Grants[0].Connector.String() + ".lease"
 	}
 	if err := ownerfile.Create(out, text); err != nil {
+		if p, err := a.paths(); err == nil {
+			_ = issued.Forget(p.issued(), written.Lease.ID) // nobody has it
+		}
 		if errors.Is(err, os.ErrExist) {
 			return usagef("lend lease delegate … --out ANOTHER, or remove it first", "%s exists already", out)
 		}
-		return err
-	}
-	written, err := parseLease(text)
-	if err != nil {
 		return err
 	}
 	shown := lease.Describe(written, time.Now())
