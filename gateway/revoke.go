@@ -53,7 +53,6 @@ func (n *Node) revoke(q *protocol.RevokeRequest) (protocol.ControlReply, error) 
 		Listed: func(id name.PeerID) bool { _, ok := n.policy.Load().Issuer(id); return ok },
 	}, q.Envelope)
 	if err != nil {
-		n.recheck(false) // it may count all the same
 		return nil, err
 	}
 	var news []revocation.Entry
@@ -86,12 +85,18 @@ func (n *Node) Enforce(by string, added ...revocation.Entry) (stopped int) {
 	return stopped
 }
 
-// refreshRevocations looks at what another process may have changed.
+// refreshRevocations looks at what another process may have changed, and acts on it
+// before it waits for the record.
 func (n *Node) refreshRevocations() {
-	if n.revoking.registry != nil {
-		n.revoking.registry.Refresh()
-		n.noteLocked()
+	if n.revoking.registry == nil {
+		return
 	}
+	before := n.revoking.locked()
+	n.revoking.registry.Refresh()
+	if n.revoking.locked() != nil && before == nil {
+		n.recheck(false)
+	}
+	n.noteLocked()
 }
 
 // noteLocked records that everything is revoked, and that it no longer is.
