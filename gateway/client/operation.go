@@ -282,7 +282,7 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 			return nil, err
 		}
 	}
-	f, err := l.frames.Read()
+	f, err := o.answer(l)
 	switch f := f.(type) {
 	case *protocol.Accepted:
 		return f, nil
@@ -290,6 +290,23 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 		return nil, f.Err()
 	}
 	return nil, err
+}
+
+// answer reads the first frame, and knocks while there is none: a gateway that was
+// killed is silent.
+func (o *operation) answer(l *link) (protocol.Frame, error) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		outbox.Knock(l, done)
+	}()
+	f, err := l.frames.Read()
+	close(done)
+	if err != nil {
+		l.reset() // a write may wait for what never comes
+	}
+	<-ended
+	return f, err
 }
 
 // link is one run stream of an operation.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-	"golang.org/x/time/rate"
 
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
@@ -29,11 +28,12 @@ type Door struct {
 	known   map[peer.ID]*peerState
 	running int // operations in all, starting ones included
 	pool    debt
+	trickle time.Time // before it no stranger comes in, while pool is in debt
 	closed  bool
 }
 
-// peerState is one peer's. It is kept while the peer holds anything, until its
-// bucket of starts is full again and, if it has a name, until its penalties are
+// peerState is one peer's. It is kept while the peer holds anything, until none of its
+// starts counts any more and, if it has a name, until its penalties are
 // forgotten.
 type peerState struct {
 	conns   int
@@ -41,7 +41,7 @@ type peerState struct {
 	running int
 	proved  bool        // a stranger that has shown a lease
 	expires *time.Timer // for a stranger that has not
-	starts  *rate.Limiter
+	starts  pace
 	debt    debt
 	// remembered: debt outlives what the peer holds.
 	remembered bool
@@ -97,10 +97,23 @@ func (d *Door) admit(p peer.ID) bool {
 		if known != nil && (known.proved || known.conns > 0 || known.running > 0) {
 			return true
 		}
-		return d.pool.rest(d.now()) == 0 && d.strangersLocked() < MaxStrangers
+		return d.poolLocked(d.now())
 	case policy.AdmitNone:
 	}
 	return false
+}
+
+// poolLocked tells whether one more stranger may come in. While strangers pay for what
+// others of them did, one may try now and then.
+func (d *Door) poolLocked(now time.Time) bool {
+	most := MaxStrangers
+	if d.pool.rest(now) > 0 {
+		if most = penitents; now.Before(d.trickle) {
+			return false
+		}
+		d.trickle = now.Add(trickleEvery)
+	}
+	return d.strangersLocked() < most
 }
 
 // stranger tells whether the policy does not name p.
@@ -123,8 +136,7 @@ func (d *Door) strangersLocked() (n int) {
 func (d *Door) getLocked(p peer.ID) *peerState {
 	st := d.known[p]
 	if st == nil {
-		perMinute := max(1, LimitsOf(d.policy).StartsPerMinute)
-		st = &peerState{starts: rate.NewLimiter(rate.Limit(float64(perMinute)/60), perMinute)}
+		st = &peerState{}
 		d.known[p] = st
 	}
 	return st
@@ -187,7 +199,7 @@ func (d *Door) pruneLocked(p peer.ID, st *peerState) {
 	}
 	now := d.now()
 	owes := st.remembered && !st.debt.forgotten(now)
-	if !owes && st.starts.TokensAt(now) >= float64(st.starts.Burst()) || len(d.known) > maxRemembered {
+	if !owes && st.starts.idle(now) || len(d.known) > maxRemembered {
 		delete(d.known, p)
 	}
 }
@@ -234,11 +246,14 @@ func (d *Door) Slot(p peer.ID) (release func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st, limits := d.getLocked(p), LimitsOf(d.policy)
-	switch {
-	case st.running >= limits.OperationsPerPeer, d.running >= limits.Operations:
+	most := limits.Operations
+	if st.running > 0 {
+		most -= reserve(limits)
+	}
+	if st.running >= limits.OperationsPerPeer || d.running >= most {
 		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: RetryBusy}
 	}
-	if wait := st.take(d.now()); wait > 0 {
+	if wait := st.starts.take(d.now(), max(1, limits.StartsPerMinute)); wait > 0 {
 		return nil, &protocol.Refusal{Code: protocol.CodeRateLimited, RetryAfter: wait}
 	}
 	st.running++
@@ -255,14 +270,10 @@ func (d *Door) Slot(p peer.ID) (release func(), err error) {
 	}, nil
 }
 
-// take takes one start, or returns after which time one can be taken.
-func (st *peerState) take(now time.Time) time.Duration {
-	r := st.starts.ReserveN(now, 1)
-	wait := r.DelayFrom(now)
-	if wait > 0 {
-		r.CancelAt(now)
-	}
-	return roundUp(wait)
+// reserve is how many operations are left for peers that have none, so that a few
+// busy ones cannot keep all others out. One peer alone can have what it may.
+func reserve(l policy.Limits) int {
+	return max(0, min(l.Operations/reservedShare, l.Operations-l.OperationsPerPeer))
 }
 
 // Swap makes p the policy.
@@ -271,12 +282,6 @@ func (d *Door) Swap(p *policy.Policy) {
 	defer d.mu.Unlock()
 	d.policy = p
 	d.derive(p)
-	perMinute := max(1, LimitsOf(p).StartsPerMinute)
-	for _, st := range d.known {
-		now := d.now()
-		st.starts.SetLimitAt(now, rate.Limit(float64(perMinute)/60))
-		st.starts.SetBurstAt(now, perMinute)
-	}
 }
 
 // Unwelcome returns the connected peers that the policy does not admit.

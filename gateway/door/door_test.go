@@ -184,9 +184,48 @@ func TestStartsAMinute(t *testing.T) {
 	_, err := d.Slot(one)
 	require.Equal(t, protocol.CodeRateLimited, code(t, err))
 	d.Prune()
-	require.Contains(t, d.known, one, "an empty bucket is remembered")
-	d.Swap(rules(t, false, "starts_per_minute: 600"))
-	require.Equal(t, 600, d.known[one].starts.Burst())
+	require.Contains(t, d.known, one, "its starts are remembered")
+	d.Swap(rules(t, false, "starts_per_minute: 3"))
+	done, err := d.Slot(one)
+	require.NoError(t, err, "a reload holds at once")
+	done()
+	_, err = d.Slot(one)
+	require.Equal(t, protocol.CodeRateLimited, code(t, err))
+}
+
+// However many peers are busy, those that run nothing find a slot; a peer alone has
+// all that it may.
+func TestSlotsAreLeftForOthers(t *testing.T) {
+	d := New(rules(t, false, "operations: 16, operations_per_peer: 6, starts_per_minute: 60000"), (&gone{}).add)
+	busy := func(n byte) (got int, release []func()) {
+		id, _ := someone(t, n)
+		for range 20 {
+			done, err := d.Slot(id)
+			if err != nil {
+				require.Equal(t, protocol.CodeBusy, code(t, err))
+				return got, release
+			}
+			got++
+			release = append(release, done)
+		}
+		return got, release
+	}
+	first, release := busy(1)
+	require.Equal(t, 6, first, "one peer alone")
+	two, _ := busy(2)
+	three, _ := busy(3)
+	require.Equal(t, []int{6, 2}, []int{two, three}, "busy peers leave two")
+	for n := range byte(2) {
+		got, _ := busy(4 + n)
+		require.Equal(t, 1, got, "one that runs nothing finds a slot")
+	}
+	none, _ := busy(6)
+	require.Zero(t, none, "the limit in all is one")
+	release[0]()
+	got, _ := busy(6)
+	require.Equal(t, 1, got)
+	require.Zero(t, reserve(policy.Limits{Operations: 10, OperationsPerPeer: 10}), "if one peer may have all, it may")
+	require.Zero(t, reserve(policy.Limits{}))
 }
 
 func TestSwapSaysWhoIsUnwelcome(t *testing.T) {

@@ -24,6 +24,14 @@ const (
 	// RetryBusy is the hint that goes with BUSY.
 	RetryBusy = 500 * time.Millisecond
 
+	// penitents are how many strangers may be here while all pay for what some did, and
+	// trickleEvery is how often one is let in then.
+	penitents    = 4
+	trickleEvery = time.Second
+
+	// reservedShare of all operations is left for peers that have none: one in so many.
+	reservedShare = 8
+
 	// maxRemembered bounds the peers that are remembered while they hold nothing.
 	maxRemembered = 4096
 )

@@ -67,7 +67,7 @@ func later(a, b time.Time) time.Time {
 // Deny says that the peer showed a lease that is worth nothing here, broke the
 // protocol, or let a stream wait. Nobody else pays for it, wherever they connect
 // from; strangers, whose names cost nothing, pay together as well, by the time for
-// which no others are let in.
+// which only one of them now and then is let in.
 func (d *Door) Deny(p peer.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -130,8 +130,8 @@ func TestWhoHasSomethingRunningIsReadNevertheless(t *testing.T) {
 	require.Positive(t, rest(d.Barred(one)))
 }
 
-// Fresh identities cost nothing, so strangers pay together: nobody new is let in
-// for a while. Who is here, who has proved itself and who has a name stays.
+// Fresh identities cost nothing, so strangers pay together: one now and then is let
+// in for a while. Who is here, who has proved itself and who has a name stays.
 func TestStrangersPayTogether(t *testing.T) {
 	d, pass := timed(rules(t, true, "operations: 100"))
 	defer d.Close()
@@ -150,14 +150,17 @@ func TestStrangersPayTogether(t *testing.T) {
 		d.Deny(id)
 		d.Prune()
 	}
-	require.False(t, d.admit(late))
+	require.True(t, d.admit(late), "one may try")
+	require.False(t, d.admit(late), "not at once again")
+	pass(trickleEvery)
+	require.True(t, d.admit(late))
 	require.Zero(t, rest(d.Penalty(late)))
 	for _, id := range []peer.ID{named, proved, waiting} {
 		require.True(t, d.admit(id))
 		require.Zero(t, rest(d.Penalty(id)))
 	}
 	require.LessOrEqual(t, len(d.known), 3, "identities that cost nothing are not remembered")
-	require.Equal(t, []Penalized{{Rest: 3 * denialCost}}, d.Penalties())
+	require.Equal(t, []Penalized{{Rest: 3*denialCost - trickleEvery}}, d.Penalties())
 	for range 20 {
 		pass(3 * denialCost)
 		require.True(t, d.admit(late), "it does not grow")
@@ -165,11 +168,34 @@ func TestStrangersPayTogether(t *testing.T) {
 			id, _ := someone(t, 77)
 			d.Deny(id)
 		}
+		require.True(t, d.admit(late))
 		require.False(t, d.admit(late))
 	}
 	hammer(t, d, proved)
 	pass(time.Minute)
 	require.True(t, d.admit(late), "a proved peer pays alone")
+	require.True(t, d.admit(late))
+}
+
+// While they pay, few of them are here at once.
+func TestPenitentsAreFew(t *testing.T) {
+	d, pass := timed(rules(t, true, "operations: 100"))
+	defer d.Close()
+	d.Grace = time.Hour
+	for range 3 {
+		id, _ := someone(t, 200)
+		d.Deny(id)
+	}
+	in := 0
+	for n := range byte(10) {
+		id, _ := someone(t, 10+n)
+		if d.admit(id) {
+			d.connected(id)
+			in++
+		}
+		pass(trickleEvery)
+	}
+	require.Equal(t, penitents, in)
 }
 
 func TestPenaltiesAreBounded(t *testing.T) {
@@ -183,46 +209,54 @@ func TestPenaltiesAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(d.known), maxRemembered)
 }
 
-// A caller that waits as long as it was told succeeds, whatever the rate, and gets
-// its starts a minute, no more and no fewer.
+// A caller that waits as long as it was told succeeds, whatever the rate, and in no
+// minute are there more starts than the policy has.
 func TestRetryAfterIsExact(t *testing.T) {
-	for _, perMinute := range []string{"1", "2", "7", "59", "600", "601", "59999"} {
+	for _, perMinute := range []string{"1", "2", "7", "59", "600", "601", "5999"} {
 		d, pass := timed(rules(t, false, "starts_per_minute: "+perMinute))
+		limit := LimitsOf(d.policy).StartsPerMinute
 		one, _ := someone(t, 1)
-		burst := 0
-		for {
+		var taken []time.Time
+		take := func() (wait time.Duration) {
 			release, err := d.Slot(one)
-			if err != nil {
-				require.Equal(t, protocol.CodeRateLimited, code(t, err))
-				break
+			if err == nil {
+				release()
+				taken = append(taken, d.now())
+				return 0
 			}
-			release()
-			burst++
-		}
-		require.Equal(t, LimitsOf(d.policy).StartsPerMinute, burst)
-		for i := range 200 {
-			_, err := d.Slot(one)
+			require.Equal(t, protocol.CodeRateLimited, code(t, err))
 			var r *protocol.Refusal
 			require.ErrorAs(t, err, &r)
 			require.Zero(t, r.RetryAfter%time.Millisecond, "as the wire has it")
-			pass(r.RetryAfter - time.Millisecond)
-			if release, err := d.Slot(one); err == nil { // rounded up by less than it
-				release()
-				require.LessOrEqual(t, time.Minute/time.Duration(burst), 2*time.Millisecond, "it was told too much")
+			require.LessOrEqual(t, r.RetryAfter, paceSpan*time.Second)
+			return r.RetryAfter
+		}
+		step := time.Minute / time.Duration(limit) / 3 // three times as fast as it may
+		for range 6 * limit {
+			if wait := take(); wait > 0 {
+				pass(wait - time.Millisecond)
+				require.Positive(t, take(), "it was told too much")
+				pass(time.Millisecond)
+				require.Zero(t, take(), "%s a minute, after %d starts", perMinute, len(taken))
 			}
-			pass(time.Millisecond)
-			release, err := d.Slot(one)
-			require.NoError(t, err, "%s a minute, start %d", perMinute, i)
-			release()
-			for { // what rounding left
-				release, err := d.Slot(one)
-				if err != nil {
-					break
-				}
-				release()
-			}
+			pass(step + 7*time.Microsecond)
+		}
+		require.Greater(t, len(taken), 3*limit)
+		for i := limit; i < len(taken); i++ {
+			require.GreaterOrEqual(t, taken[i].Sub(taken[i-limit]), time.Minute, "%s a minute, start %d", perMinute, i)
 		}
 	}
+}
+
+func TestPaceOfAClockThatIsSetBack(t *testing.T) {
+	var p pace
+	now := time.Unix(1_800_000_000, 0)
+	require.Zero(t, p.take(now, 1))
+	require.Positive(t, p.take(now.Add(-time.Hour), 1))
+	require.Zero(t, p.take(now.Add(paceSpan*time.Second), 1))
+	require.False(t, p.idle(now))
+	require.True(t, p.idle(now.Add(time.Hour)))
+	require.Equal(t, time.Minute, p.take(now.Add(time.Hour), 0))
 }
 
 func TestReloadMovesTheTransport(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 type Link interface {
 	WriteFrame(f protocol.Frame) error
 	WriteData(buf []byte, s protocol.Stream, offset uint64, n int) error
+	WriteGrease(number int, payload []byte) error
 	CloseWrite() error
 	Reset() error
 }
@@ -29,6 +30,7 @@ type Box struct {
 	slow   bool      // an acknowledgement is due for the time that went by
 	wrote  time.Time // when something was last sent
 	beat   bool      // … which is so long ago that an acknowledgement is due
+	pad    bool      // what is sent next is a beat; owned by Send
 	closed [3]bool   // nobody reads the output
 	told   [3]bool   // … and this link has said so
 
@@ -150,6 +152,10 @@ func (o *Box) Took(s protocol.Stream, n int) {
 // reset. spec: FLOW-6
 const BeatEvery = 3 * time.Second
 
+// padding makes a beat larger than the packets (of 42 bytes) that a gateway over QUIC
+// answers with no reset.
+const padding = 32
+
 // Beat makes Send say something, if it has been silent for BeatEvery.
 func (o *Box) Beat() {
 	o.mu.Lock()
@@ -157,6 +163,23 @@ func (o *Box) Beat() {
 	if o.link != nil && !o.finish && time.Since(o.wrote) >= BeatEvery {
 		o.beat = true
 		o.wake.Broadcast()
+	}
+}
+
+// Knock says something on l every BeatEvery until done is closed or l is gone: what the
+// gateway ignores, for the time before there is anything to acknowledge.
+func Knock(l Link, done <-chan struct{}) {
+	tick := time.NewTicker(BeatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if l.WriteGrease(0, make([]byte, padding)) != nil {
+				return
+			}
+		}
 	}
 }
 
@@ -267,6 +290,10 @@ func (o *Box) Send() {
 		default:
 			err = l.WriteFrame(f)
 		}
+		if o.pad && err == nil {
+			err = l.WriteGrease(0, make([]byte, padding))
+		}
+		o.pad = false
 		if err != nil {
 			o.Drop(l)
 			_ = l.Reset()
@@ -290,7 +317,7 @@ func (o *Box) due(buf *[]byte) (l Link, f protocol.Frame, offset uint64, n int) 
 		}
 		if o.link != nil {
 			if f, n = o.pick(buf); f != nil || n > 0 {
-				o.wrote, o.beat = time.Now(), false
+				o.wrote, o.beat, o.pad = time.Now(), false, o.beat
 				return o.link, f, o.next - uint64(n), n
 			}
 		}

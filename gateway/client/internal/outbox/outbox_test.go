@@ -31,6 +31,9 @@ type fakeLink struct {
 	events chan event
 	once   sync.Once
 	gone   chan struct{}
+
+	mu     sync.Mutex // guards grease
+	grease []int      // sizes
 }
 
 func newLink(events chan event) *fakeLink {
@@ -54,6 +57,21 @@ func (l *fakeLink) WriteFrame(f protocol.Frame) error { return l.tell(f) }
 func (l *fakeLink) WriteData(buf []byte, s protocol.Stream, offset uint64, n int) error {
 	p := bytes.Clone(buf[protocol.DataHeaderMax : protocol.DataHeaderMax+n])
 	return l.tell(&protocol.Data{Stream: s, Offset: offset, Payload: p})
+}
+
+func (l *fakeLink) WriteGrease(_ int, payload []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grease = append(l.grease, len(payload))
+	return nil
+}
+
+// greased returns the sizes of what has come since it was asked last.
+func (l *fakeLink) greased() (sizes []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sizes, l.grease = l.grease, nil
+	return sizes
 }
 
 func (l *fakeLink) CloseWrite() error { return l.tell(nil) }
@@ -338,10 +356,25 @@ func TestASilentCallerBeats(t *testing.T) {
 			e.answer <- nil
 			synctest.Wait()
 			require.Empty(t, drained(events), "once")
+			require.Equal(t, []int{padding}, l.greased())
 		}
 		o.Done(nil)
 		o.Beat()
 		all.Wait()
+	})
+}
+
+func TestKnocking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, done := newLink(nil), make(chan struct{})
+		go Knock(l, done)
+		time.Sleep(BeatEvery - 1)
+		synctest.Wait()
+		require.Empty(t, l.greased())
+		time.Sleep(2 * BeatEvery)
+		synctest.Wait()
+		require.Equal(t, []int{padding, padding}, l.greased())
+		close(done)
 	})
 }
 
