@@ -238,36 +238,81 @@ func (s *storm) recorded(dir string) map[string]ledger.End {
 // told the same.
 func TestFailpoints(t *testing.T) {
 	s, r := newStorm(t), plan(t)
-	c := s.client()
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		point  string
 		starts int
 		told   []answer // to the caller that lost its gateway
 		after  answer   // to who asks again later; answerStopped: an end without its output
 	}{
-		{"reserved", 1, []answer{answerExit}, answerStopped}, // it asks again, and then it runs
+		{"reserved", 1, []answer{answerExit}, answerStopped},         // it asks again, and then it runs
+		{"start-written", 0, []answer{answerUnknown}, answerUnknown}, // the file has it, as the machine lives on
+		{"start-synced", 0, []answer{answerUnknown}, answerUnknown},
 		{"recorded", 0, []answer{answerUnknown}, answerUnknown},
 		{"started", 1, []answer{answerUnknown}, answerUnknown},
 		{"ending", 1, []answer{answerUnknown, answerLost}, answerUnknown},
+		{"end-written", 1, []answer{answerExit, answerStopped}, answerStopped},
 		{"ended", 1, []answer{answerExit, answerStopped}, answerStopped},
+		{"told", 1, []answer{answerExit, answerStopped}, answerStopped},
+		{"acknowledged", 1, []answer{answerExit}, answerStopped},
 	} {
-		t.Run(tt.point, func(t *testing.T) {
+		transports := []string{"tcp", "quic"}
+		if !long() {
+			transports = transports[i%2:][:1]
+		}
+		for _, transport := range transports {
+			t.Run(tt.point+"-"+transport, func(t *testing.T) {
+				s.gateway.end(t)
+				s.only = transport
+				c := s.client()
+				s.serve("LEND_FAILPOINT=" + tt.point)
+				what := s.next(r)
+				first := make(chan answer, 1)
+				go func() { first <- s.run(c, 1, what) }()
+				select {
+				case <-s.gateway.ended:
+				case <-time.After(patience):
+					t.Fatal("the gateway did not come to the point")
+				}
+				died := time.Now()
+				s.serve()
+				told := <-first
+				t.Logf("told after %s", time.Since(died).Round(time.Millisecond))
+				s.nothingLeft("gateway")
+				require.Contains(t, tt.told, told)
+				require.Equal(t, tt.after, s.run(c, 2, what))
+				require.Equal(t, tt.starts, s.starts()[what.id])
+			})
+		}
+	}
+	s.verdict()
+}
+
+// A caller whose gateway is killed while its command says nothing is told soon after
+// another is up, on both transports: it need not wait for a keep-alive.
+func TestASilentDeathIsNoticed(t *testing.T) {
+	s := newStorm(t)
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
 			s.gateway.end(t)
-			s.serve("LEND_FAILPOINT=" + tt.point)
-			what := s.next(r)
-			first := make(chan answer)
-			go func() { first <- s.run(c, 1, what) }()
-			select {
-			case <-s.gateway.ended:
-			case <-time.After(patience):
-				t.Fatal("the gateway did not come to the point")
-			}
+			s.only = transport
 			s.serve()
-			told := <-first
-			s.nothingLeft("gateway")
-			require.Contains(t, tt.told, told)
-			require.Equal(t, tt.after, s.run(c, 2, what))
-			require.Equal(t, tt.starts, s.starts()[what.id])
+			c := s.client()
+			var slowest time.Duration
+			for i := range pick(2, 10) {
+				what := call{id: fmt.Sprintf("silent-%s-%09d", transport, i), ms: 600000}
+				s.calls = append(s.calls, what)
+				told := make(chan answer, 1)
+				go func() { told <- s.run(c, 1, what) }()
+				require.True(t, until(patience, func() bool { return s.starts()[what.id] == 1 }))
+				s.gateway.kill()
+				s.restart()
+				up := time.Now()
+				require.Contains(t, []answer{answerUnknown, answerLost}, <-told)
+				slowest = max(slowest, time.Since(up))
+				s.nothingLeft("gateway")
+			}
+			t.Logf("told at the latest %s after the next gateway was up", slowest.Round(time.Millisecond))
+			require.Less(t, slowest, 8*time.Second)
 		})
 	}
 	s.verdict()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,6 +84,7 @@ type world struct {
 	marks              string // each start of fx, by the operation that it is for
 	mark               string // in the environment of each fx
 	port               int
+	only               string // "tcp" or "quic": the transport; "": both, and callers take QUIC
 	file               lease.File
 	armor              string // the file of the lease
 	gateway            *gateway
@@ -144,13 +146,19 @@ type gateway struct {
 	ended chan struct{}
 }
 
-// serve starts the gateway, on TCP: over QUIC a caller notices the death of a silent
-// gateway by its keep-alive only, after 15 s. It returns how long it took until peers
+// serve starts the gateway on both transports, or on one only. It returns how long it took until peers
 // may come.
 func (w *world) serve(env ...string) time.Duration {
 	w.t.Helper()
 	began := time.Now()
-	g := &gateway{cmd: w.command(w.owner, "serve", "--log", "warn", "--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", w.port)), log: &bytes.Buffer{}, ended: make(chan struct{})}
+	g := &gateway{log: &bytes.Buffer{}, ended: make(chan struct{})}
+	g.cmd = w.command(w.owner, "serve", "--log", "warn")
+	if w.only != "quic" {
+		g.cmd.Args = append(g.cmd.Args, "--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", w.port))
+	}
+	if w.only != "tcp" {
+		g.cmd.Args = append(g.cmd.Args, "--listen", fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", w.port))
+	}
 	g.cmd.Env = append(g.cmd.Env, env...)
 	g.cmd.Stderr = g.log
 	out, err := g.cmd.StdoutPipe()
@@ -194,7 +202,10 @@ func (w *world) client(change ...func(*client.Config)) *client.Client {
 	w.t.Helper()
 	key, err := ownerfile.LoadKey(filepath.Join(w.caller, "identity.pem"))
 	require.NoError(w.t, err)
-	config := client.Config{Key: key, Leases: client.Static(w.file), Wait: 20 * time.Second}
+	file := w.file
+	file.Addresses = slices.DeleteFunc(slices.Clone(file.Addresses), func(a string) bool { return !strings.Contains(a, w.only) })
+	require.NotEmpty(w.t, file.Addresses)
+	config := client.Config{Key: key, Leases: client.Static(file), Wait: 20 * time.Second}
 	for _, f := range change {
 		f(&config)
 	}
