@@ -11,11 +11,13 @@ import (
 
 	"github.com/multiformats/go-multiaddr"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/lease/revocation"
+	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -412,4 +414,62 @@ func TestHoldersOfAChainAreApart(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, known, fmt.Sprint(who.id))
 	}
+}
+
+// Through the policy, too, a chain allows exactly what each of its links would
+// allow by itself, whatever they say.
+func TestPolicyUnderChains(t *testing.T) {
+	t.Parallel()
+	f := newFamily(t)
+	p, size := f.node.policy.Load(), must(name.ParseParameter("size"))
+	allowed := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		peers := []identity{f.issuer, f.agent, f.second, f.third}
+		n := rapid.IntRange(1, 3).Draw(rt, "links")
+		var chain [][]byte
+		for i := range n {
+			chain = append(chain, f.seal(peers[i], func(l *lease.Lease) {
+				l.Holder, l.DepthLeft, l.Grants = peers[i+1].id, 2-i, nil
+				if i > 0 {
+					l.Parent = sha256.Sum256(chain[i-1])
+				}
+				for _, c := range []string{"cat", "exit", "print"} {
+					if g := grantOf(c); rapid.IntRange(0, 9).Draw(rt, c) < 8 {
+						if c == "print" && rapid.Bool().Draw(rt, "pinned") {
+							values := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"1", "2", "3"}), 1, 3, rapid.ID[string])
+							g.Pins = map[name.Parameter][]string{size: values.Draw(rt, "sizes")}
+						}
+						l.Grants = append(l.Grants, g)
+					}
+				}
+				if len(l.Grants) == 0 {
+					l.Grants = []lease.Grant{grantOf("flood")}
+				}
+			}))
+		}
+		v, err := f.node.verifier.Verify(chain, peers[n].id)
+		require.NoError(rt, err)
+		command := rapid.SampledFrom([]string{"print", "exit", "cat", "flood"}).Draw(rt, "command")
+		r := policy.Request{
+			Issuer: v.Root, Peer: peers[n].id, Connector: must(name.ParseConnectorKey("fx")), Version: must(name.ParseVersion("1.0.0")),
+			Command: must(name.ParseCommand(command)), Now: f.clock.now(), Stdin: command == "cat",
+		}
+		if command == "print" {
+			r.Arguments = []string{"--size=" + rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "size")}
+		}
+		by := func(grant func(name.ConnectorKey, name.Version, name.Command) (lease.Grant, error)) bool {
+			g, err := grant(r.Connector, r.Version, r.Command)
+			r.Pins = g.Pins
+			return err == nil && p.Decide(r, f.node.contracts).Allowed
+		}
+		each := true
+		for i := range v.Links {
+			each = each && by(v.Links[i].Grant)
+		}
+		require.Equal(rt, each, by(v.Grant))
+		if each && n > 1 {
+			allowed++
+		}
+	})
+	require.Positive(t, allowed)
 }
