@@ -240,20 +240,20 @@ func TestFailpoints(t *testing.T) {
 	s, r := newStorm(t), plan(t)
 	for i, tt := range []struct {
 		point  string
-		starts int
+		starts []int
 		told   []answer // to the caller that lost its gateway
 		after  answer   // to who asks again later; answerStopped: an end without its output
 	}{
-		{"reserved", 1, []answer{answerExit}, answerStopped},         // it asks again, and then it runs
-		{"start-written", 0, []answer{answerUnknown}, answerUnknown}, // the file has it, as the machine lives on
-		{"start-synced", 0, []answer{answerUnknown}, answerUnknown},
-		{"recorded", 0, []answer{answerUnknown}, answerUnknown},
-		{"started", 1, []answer{answerUnknown}, answerUnknown},
-		{"ending", 1, []answer{answerUnknown, answerLost}, answerUnknown},
-		{"end-written", 1, []answer{answerExit, answerStopped}, answerStopped},
-		{"ended", 1, []answer{answerExit, answerStopped}, answerStopped},
-		{"told", 1, []answer{answerExit, answerStopped}, answerStopped},
-		{"acknowledged", 1, []answer{answerExit}, answerStopped},
+		{"reserved", []int{1}, []answer{answerExit}, answerStopped},         // it asks again, and then it runs
+		{"start-written", []int{0}, []answer{answerUnknown}, answerUnknown}, // the file has it, as the machine lives on
+		{"start-synced", []int{0}, []answer{answerUnknown}, answerUnknown},
+		{"recorded", []int{0}, []answer{answerUnknown}, answerUnknown},
+		{"started", []int{0, 1}, []answer{answerUnknown}, answerUnknown}, // it may be gone before it can say so
+		{"ending", []int{1}, []answer{answerUnknown, answerLost}, answerUnknown},
+		{"end-written", []int{1}, []answer{answerExit, answerStopped}, answerStopped},
+		{"ended", []int{1}, []answer{answerExit, answerStopped}, answerStopped},
+		{"told", []int{1}, []answer{answerExit, answerStopped}, answerStopped},
+		{"acknowledged", []int{1}, []answer{answerExit}, answerStopped},
 	} {
 		transports := []string{"tcp", "quic"}
 		if !long() {
@@ -280,7 +280,7 @@ func TestFailpoints(t *testing.T) {
 				s.nothingLeft("gateway")
 				require.Contains(t, tt.told, told)
 				require.Equal(t, tt.after, s.run(c, 2, what))
-				require.Equal(t, tt.starts, s.starts()[what.id])
+				require.Contains(t, tt.starts, s.starts()[what.id])
 			})
 		}
 	}

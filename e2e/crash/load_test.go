@@ -5,6 +5,7 @@ package crash
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -171,7 +172,7 @@ func TestIdenticalStarts(t *testing.T) {
 	const id, callers = "identical-000000000001", 50
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	told := map[int]int{}
+	told, takenOver := map[int]int{}, 0
 	together := make(chan struct{})
 	c := w.client()
 	for range callers {
@@ -189,11 +190,17 @@ func TestIdenticalStarts(t *testing.T) {
 			if status == 7 && string(out) != id+"\n" {
 				t.Errorf("an end without all of its output: %q", out)
 			}
+			if end := cmd.Exit(); end == nil || end.Status != 7 {
+				t.Errorf("a caller that does not know the end: %+v, %v", end, err)
+			}
+			if status == 255 && errors.Is(err, client.ErrTakenOver) {
+				takenOver++
+			}
 		})
 	}
 	close(together)
 	all.Wait()
-	t.Logf("exit statuses and how often: %v", told)
+	t.Logf("exit statuses and how often: %v; %d know that another caller has taken it over", told, takenOver)
 	require.Equal(t, 1, w.starts()[id])
 	require.Positive(t, told[7], "who holds the operation at its end gets it")
 	for status := range told {
