@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
@@ -12,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	core "github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/door"
@@ -490,4 +493,52 @@ func TestCatalogueNamesEachCommandOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, n)
+}
+
+// TestBarredPeersAreNotRead: who waits for its penalty hears so before it has said
+// anything.
+func TestBarredPeersAreNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicy(limited("denials: 1", "stdout: 1MiB")))
+	w.dial(w.agent, "tcp") // the door knows who is connected
+	w.node.door.Deny(must(peer.Decode(w.agent.id.String())))
+	c := w.serveStream(protocol.RunID, w.node.run, false, nil)
+	require.NoError(t, c.SetDeadline(time.Now().Add(protocol.StartTimeout/2)))
+	f, err := protocol.NewReader(c, protocol.Caller).Read()
+	require.NoError(t, err)
+	refused, ok := f.(*protocol.Refused)
+	require.True(t, ok)
+	require.Equal(t, protocol.CodeRateLimited, refused.Code)
+}
+
+// TestStreamsThatAreNotServed: of a peer without a name, and after the end.
+func TestStreamsThatAreNotServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	served := func(*call) error { panic("served") }
+	_, public, err := crypto.GenerateECDSAKeyPair(rand.Reader)
+	require.NoError(t, err)
+	nameless := must(peer.IDFromPublicKey(public))
+	for title, id := range map[string]peer.ID{"nameless": nameless, "closed": must(peer.Decode(w.agent.id.String()))} {
+		if title == "closed" {
+			require.NoError(t, w.node.Close())
+		}
+		var log bytes.Buffer
+		w.node.cfg.Log = zerolog.New(&log)
+		ours, theirs := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, ours) }() // ends with the pipe
+		w.node.handler(served)(&otherStream{&localStream{pipe: theirs, conn: localConn{peer: id}}, protocol.RunID, nil})
+		require.Empty(t, log.String(), "%s: it was served", title)
+		require.NoError(t, ours.Close())
+	}
+}
+
+// TestUnwelcomePeersLeave: a policy that does not name a peer disconnects it.
+func TestUnwelcomePeersLeave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.dial(w.agent, "tcp")
+	eventually(t, func() bool { return len(w.node.Status().Peers) == 1 })
+	w.node.Reload(w.parse(strings.Replace(basicPolicy, "agent: AGENT", "agent: "+newIdentity(t).id.String(), 1)))
+	require.Eventually(t, func() bool { return len(w.node.Status().Peers) == 0 }, 5*time.Second, 5*time.Millisecond)
 }

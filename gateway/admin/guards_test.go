@@ -106,3 +106,14 @@ func TestClosedConnectionIsNobody(t *testing.T) {
 	_, err = peerOf(c)
 	require.Error(t, err)
 }
+
+// noCheckpoint can do everything else.
+type noCheckpoint struct{ fakeBackend }
+
+func (noCheckpoint) Checkpoint(context.Context) error { return errors.New("no disk") }
+
+func TestCheckpointThatFailsIsSaid(t *testing.T) {
+	_, path := serve(t, &noCheckpoint{})
+	_, err := NewClient(path).Checkpoint(t.Context())
+	require.ErrorContains(t, err, "no disk")
+}
