@@ -13,7 +13,6 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
-	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -25,34 +24,33 @@ type checkpointFlags struct {
 }
 
 const (
-	checkpointWait   = 10 * time.Second // for the places, when one is asked for
-	mostFromProgram  = 64 << 10         // of what the program writes
+	checkpointWait  = 10 * time.Second // for the places, when one is asked for
+	mostFromProgram = 64 << 10         // of what the program writes
 )
 
-// checkpointPlaces are the second places that the flags name.
-func (a *app) checkpointPlaces(f checkpointFlags, t *process.Transport, l *ledger.Ledger, dir string) ([]audit.Place, error) {
-	var out []audit.Place
+// check refuses what cannot be a second place; it makes the file's path absolute.
+func (f *checkpointFlags) check(ledgerDir string) error {
 	if f.file != "" {
 		file, err := filepath.Abs(f.file)
 		if err != nil {
-			return nil, fmt.Errorf("find the file of checkpoints: %w", err)
+			return fmt.Errorf("find the file of checkpoints: %w", err)
 		}
-		if filepath.Dir(file) == filepath.Clean(dir) {
-			return nil, usagef("--checkpoint-file on another disk or machine", "--checkpoint-file: who can change the ledger can change what is beside it")
+		if filepath.Dir(file) == filepath.Clean(ledgerDir) {
+			return usagef("--checkpoint-file on another disk or machine", "--checkpoint-file: who can change the ledger can change what is beside it")
 		}
-		out = append(out, audit.File(file, l.VerifierKey()))
+		f.file = file
 	}
-	if len(f.command) > 0 {
-		if !filepath.IsAbs(f.command[0]) {
-			return nil, usagef("--checkpoint-command /usr/local/bin/keep", "--checkpoint-command %s: want the absolute path of a program", name.Quote(f.command[0]))
-		}
-		info, err := os.Stat(f.command[0])
-		if err != nil || !info.Mode().IsRegular() {
-			return nil, usagef("--checkpoint-command /usr/local/bin/keep", "--checkpoint-command %s: there is no such program", name.Quote(f.command[0]))
-		}
-		out = append(out, commandPlace(t, f.command, l.VerifierKey()))
+	if len(f.command) == 0 {
+		return nil
 	}
-	return out, nil
+	program := f.command[0]
+	if !filepath.IsAbs(program) {
+		return usagef("--checkpoint-command /usr/local/bin/keep", "--checkpoint-command %s: want the absolute path of a program", name.Quote(program))
+	}
+	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
+		return usagef("--checkpoint-command /usr/local/bin/keep", "--checkpoint-command %s: there is no such program", name.Quote(program))
+	}
+	return nil
 }
 
 // commandPlace keeps checkpoints by a program of the owner's, which reads each on its
@@ -80,18 +78,27 @@ func commandPlace(t *process.Transport, argv []string, key string) audit.Place {
 }
 
 // keepCheckpoints begins to keep checkpoints of the ledger, if there is one.
-func (a *app) keepCheckpoints(f checkpointFlags, s *serving, dir string, log zerolog.Logger) error {
+func (s *serving) keepCheckpoints(f checkpointFlags, log zerolog.Logger) {
 	if s.ledger == nil {
-		return nil
+		return
 	}
-	places, err := a.checkpointPlaces(f, s.side.transport, s.ledger, dir)
-	if err != nil {
-		return err
+	var places []audit.Place
+	if f.file != "" {
+		places = append(places, audit.File(f.file, s.ledger.VerifierKey()))
+	}
+	if len(f.command) > 0 {
+		places = append(places, commandPlace(s.side.transport, f.command, s.ledger.VerifierKey()))
 	}
 	s.keeper = audit.NewKeeper(audit.KeeperConfig{
 		Sign: s.ledger.Checkpoint, Size: s.ledger.Size, Key: s.ledger.VerifierKey(), Places: places,
 		Event: s.node.Record, Log: log,
 	})
+}
+
+// closeKeeper has a last checkpoint kept. What fails is in the log: the gateway has
+// ended well all the same.
+func (s *serving) closeKeeper() error {
+	_ = s.keeper.Close()
 	return nil
 }
 

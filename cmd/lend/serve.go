@@ -167,6 +167,9 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 		return s, err
 	}
 	listen, announce, err := addresses(f)
+	if err == nil {
+		err = f.checkpoints.check(p.ledger())
+	}
 	if err != nil {
 		return s, err
 	}
@@ -212,9 +215,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if err := s.counters.serve(ctx); err != nil {
 		return s, err
 	}
-	if err := a.keepCheckpoints(f.checkpoints, s, p.ledger(), log); err != nil {
-		return s, err
-	}
+	s.keepCheckpoints(f.checkpoints, log)
 	s.admin, err = admin.Listen(ctx, p.socket, s, log)
 	if errors.Is(err, admin.ErrInUse) {
 		return s, hintf("lend status", "another gateway serves this directory")
@@ -286,7 +287,7 @@ func (s *serving) close() error {
 		closers = append(closers, s.node.Close)
 	}
 	if s.keeper != nil { // its last checkpoint covers the ends
-		closers = append(closers, s.keeper.Close)
+		closers = append(closers, s.closeKeeper)
 	}
 	if s.side != nil {
 		closers = append(closers, s.side.close)

@@ -341,7 +341,9 @@ func (k *Keeper) Close() error {
 			close(p.wait)
 		}
 		k.signing.Unlock()
-		err = errors.Join(err, k.finish())
+		if err = errors.Join(err, k.finish()); err != nil {
+			k.cfg.Log.Error().Err(err).Msg("the last checkpoint is not kept everywhere")
+		}
 	})
 	return err
 }
