@@ -205,7 +205,7 @@ func ghFields(t *testing.T, l *lent, gh string) {
 // Each trick is one: gh by itself does what the preset is there to refuse.
 func TestTricksOfGH(t *testing.T) {
 	rig.Need(t, "gh")
-	s := serve(t, []string{"api.github.com", "github.com"}, answerGH)
+	s := serve(t, []string{"api.github.com", "github.com", "evil.example"}, answerGH)
 	env := []string{"GH_TOKEN=" + token, "GH_PROMPT_DISABLED=1"}
 	for n, v := range ghSettings(s) {
 		env = append(env, n+"="+v)
@@ -225,6 +225,12 @@ func TestTricksOfGH(t *testing.T) {
 			require.True(t, slices.ContainsFunc(s.taken(), func(r request) bool { return !within(r) }), out)
 		})
 	}
+	t.Run("server", func(t *testing.T) {
+		out := alone(t, gh, append(slices.Clone(env), "GH_ENTERPRISE_TOKEN="+token), "issue", "list", "--repo", "evil.example/acme/site")
+		require.True(t, slices.ContainsFunc(s.taken(), func(r request) bool {
+			return r.host == "evil.example" && strings.Contains(r.authorization, token)
+		}), out)
+	})
 	t.Run("jq", func(t *testing.T) {
 		require.Contains(t, alone(t, gh, env, "issue", "list", "--repo", "acme/site", "--json", "title", "--jq", "env.GH_TOKEN"), token)
 	})
