@@ -150,7 +150,8 @@ issuers:
 #   laptop: 12D3KooW…
 
 # The commands of a Connector whose own manifest declares none, as lend connector
-# show KEY says: what the caller may write, and how the CLI gets it.
+# show KEY says: what the caller may write, and how the CLI gets it. For gh, stripe
+# and lark-cli there is something to start from: lend policy preset list
 # commands:
 #   github:
 #     issue.list:
