@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/policy/layout"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -89,6 +90,9 @@ func TestEachPresetIsServed(t *testing.T) {
 			require.NoError(t, err)
 			require.NotContains(t, f.String(), "${")
 			require.NotContains(t, f.String(), "#if")
+			laid, err := layout.Format("policy.yaml", []byte(file(f)))
+			require.NoError(t, err)
+			require.Equal(t, file(f), string(laid), "the text is as lend policy fmt lays it out")
 			loaded := load(t, f)
 			require.Empty(t, loaded.Lint(bare{p.CLI}), "%s %v", p.Name, v.Set)
 			tests := loaded.RunTests(bare{p.CLI})
