@@ -282,6 +282,11 @@ func (d *Door) Swap(p *policy.Policy) {
 	defer d.mu.Unlock()
 	d.policy = p
 	d.derive(p)
+	for id, st := range d.known { // a stranger that has a name now may stay
+		if n, ok := PeerName(id); ok && p.Admission(n) == policy.AdmitNamed {
+			st.stopTimer()
+		}
+	}
 }
 
 // Unwelcome returns the connected peers that the policy does not admit.

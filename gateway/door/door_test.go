@@ -322,3 +322,29 @@ func TestRelisten(t *testing.T) {
 	_, err = Relisten(h, on)
 	require.ErrorContains(t, err, swarm.ErrSwarmClosed.Error())
 }
+
+// A stranger that the policy names while its time runs is no stranger any more.
+func TestStrangerThatIsNamed(t *testing.T) {
+	cut := make(chan peer.ID, 2)
+	d := New(rules(t, true, ""), func(p peer.ID) { cut <- p })
+	defer d.Close()
+	d.Grace = 50 * time.Millisecond
+	named, _ := someone(t, 1)
+	other, _ := someone(t, 2)
+	_, issuer := someone(t, 100)
+	nobody, err := policy.Parse("policy.yaml", []byte(fmt.Sprintf("policy: 1\nissuers:\n  owner: {id: %s, connectors: any, holders: any}\n", issuer)))
+	require.NoError(t, err)
+	d.Swap(nobody)
+	d.connected(named)
+	d.connected(other)
+	d.Swap(rules(t, true, ""))
+	require.Equal(t, other, <-cut)
+	require.Empty(t, d.Unwelcome())
+	pause := time.NewTimer(3 * d.Grace)
+	defer pause.Stop()
+	select {
+	case p := <-cut:
+		require.NotEqual(t, named, p)
+	case <-pause.C:
+	}
+}
