@@ -90,6 +90,11 @@ func (a *app) policyReport(file string) (policyReport, error) {
 	if err != nil {
 		return policyReport{}, err
 	}
+	return a.reportOn(file, p)
+}
+
+// reportOn is about a policy that was read from the file.
+func (a *app) reportOn(file string, p *policy.Policy) (policyReport, error) {
 	contracts, err := a.installedContracts()
 	if err != nil {
 		return policyReport{}, err

@@ -225,7 +225,11 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 
 // servablePolicy loads a policy that has no errors and whose tests pass.
 func (a *app) servablePolicy(file string) (*policy.Policy, error) {
-	r, err := a.policyReport(file)
+	p, err := loadPolicy(file) // once: what is judged is what is served
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.reportOn(file, p)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +242,7 @@ func (a *app) servablePolicy(file string) (*policy.Policy, error) {
 		a.noteFailedTests(r.Tests)
 		return nil, usagef("lend policy check", "%s: the policy has errors, so it is not served", file)
 	}
-	return loadPolicy(file)
+	return p, nil
 }
 
 // lockPatience is how long a ledger that another process has is asked for again: a
