@@ -1,7 +1,6 @@
 package edit
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -168,7 +167,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 	_, err := Add("policy.yaml", []byte("policy: 2\n"), gh, bare{})
 	var problems policy.Problems
-	require.True(t, errors.As(err, &problems))
+	require.ErrorAs(t, err, &problems)
 }
 
 // full has a Connector whose manifest declares a command.
