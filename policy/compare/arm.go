@@ -125,8 +125,6 @@ func (a *arm) withoutVoid() *arm {
 			kept = append(kept, q)
 		case q.Required:
 			return nil
-		case q.Position != 0:
-			kept = append(kept, q) // a later position cannot be said without it
 		}
 	}
 	a.command.Parameters = kept

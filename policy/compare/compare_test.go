@@ -42,7 +42,7 @@ type source struct{}
 func (source) Contract(key name.ConnectorKey, v name.Version, _ name.ConnectionID) (argv.Contract, string, error) {
 	switch {
 	case key.String() == "beta":
-		return argv.Contract{Command: "beta"}, "sha256:b", nil
+		return argv.Contract{Command: "beta", Environment: []string{"ONE", "OTHER"}}, "sha256:b", nil
 	case key.String() != "alpha" || v.String() == "9":
 		return argv.Contract{}, "", errors.New("not installed")
 	}

@@ -38,6 +38,7 @@ func (c *comparison) compareIssuers() {
 
 func (c *comparison) compareIssuer(label string, was, is *file.Issuer) {
 	order(c, is.Position, is.MaxLife, was.MaxLife, file.ShowDuration, "Leases of "+label+" may live for %s instead of %s.")
+	order(c, is.Position, is.MaxDepth, was.MaxDepth, passedOn, "Leases of "+label+" may be passed on %s instead of %s.")
 	until := func(i *file.Issuer) time.Duration { // of the last day; the zero time is never
 		if i.Until.IsZero() {
 			return 1<<63 - 1
@@ -74,6 +75,24 @@ func (c *comparison) compareIssuer(label string, was, is *file.Issuer) {
 		}
 	}
 	c.compareGrantable(label, was, is)
+}
+
+// passedOn says how often a lease may be.
+func passedOn(depth int) string {
+	if depth == 0 {
+		return "never"
+	}
+	return times(depth)
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return count(int64(n)) + " times"
 }
 
 func (c *comparison) compareGrantable(label string, was, is *file.Issuer) {

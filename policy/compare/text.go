@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -94,6 +96,32 @@ func tailText(r *argv.Rest) string {
 		return "none"
 	}
 	return fmt.Sprintf("up to %d that match %s", r.MaxItems, name.Quote(r.Pattern))
+}
+
+func positionsText(c argv.Command) string {
+	if n := positions(c); n != 1 {
+		return fmt.Sprintf("%d positions", n)
+	}
+	return "1 position"
+}
+
+// valuesText says what a parameter accepts, with the least length, which sentences of
+// a review leave out.
+func valuesText(q argv.Parameter, limits file.Limits) string {
+	text, least := review.Values(q, limits), 0
+	for i, s := range q.Schemas {
+		if s.MinLength == nil {
+			continue
+		}
+		if i == 0 && *s.MinLength == 0 {
+			text += ", or empty"
+		}
+		least = max(least, *s.MinLength)
+	}
+	if least > 0 {
+		text += fmt.Sprintf(", at least %d characters", least)
+	}
+	return text
 }
 
 func itemsText(l *argv.List) string {

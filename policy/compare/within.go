@@ -59,8 +59,10 @@ func excesses(n, o *arm) (out []excess) {
 	if tail := n.command.Rest; tail != nil {
 		other := o.command.Rest
 		switch {
-		case other == nil, tail.MaxItems > other.MaxItems, tail.Pattern != other.Pattern, positions(n.command) != positions(o.command):
+		case other == nil, tail.MaxItems > other.MaxItems, tail.Pattern != other.Pattern:
 			add(excess{aspect: aspectTail, mine: tailText(tail), other: tailText(other), unknown: other != nil && tail.MaxItems <= other.MaxItems})
+		case positions(n.command) != positions(o.command):
+			add(excess{aspect: aspectTail, mine: "after " + positionsText(n.command), other: "after " + positionsText(o.command), unknown: true})
 		}
 	}
 	for _, q := range n.command.Parameters {
@@ -117,7 +119,7 @@ func parameterExcesses(n *arm, q argv.Parameter, o *arm, p argv.Parameter) (out 
 	values, finite := n.values(q)
 	if !finite {
 		if e, more := rangeExcess(q, p); more {
-			e.mine, e.other = review.Values(q, n.limits), review.Values(p, o.limits)
+			e.mine, e.other = valuesText(q, n.limits), valuesText(p, o.limits)
 			add(e)
 		}
 		return out
@@ -163,7 +165,7 @@ func rangeExcess(q, p argv.Parameter) (e excess, more bool) {
 			e.unknown = e.unknown || slices.ContainsFunc(q.Schemas, func(t argv.Schema) bool { return t.Pattern != "" })
 		}
 		more = more ||
-			!bound(q, s.MinLength, func(t argv.Schema) *int { return t.MinLength }, 1) ||
+			s.MinLength != nil && *s.MinLength > 0 && !bound(q, s.MinLength, func(t argv.Schema) *int { return t.MinLength }, 1) ||
 			!bound(q, s.MaxLength, func(t argv.Schema) *int { return t.MaxLength }, -1) ||
 			!bound(q, s.Minimum, func(t argv.Schema) *float64 { return t.Minimum }, 1) ||
 			!bound(q, s.Maximum, func(t argv.Schema) *float64 { return t.Maximum }, -1)
