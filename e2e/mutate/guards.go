@@ -136,8 +136,15 @@ func resultOf(p part, name string, t *ast.FuncType) string {
 			return "decision"
 		}
 	case *ast.StarExpr:
-		if s, ok := typ.X.(*ast.SelectorExpr); ok && s.Sel.Name == "Refusal" {
-			return "error" // nil passes
+		switch x := typ.X.(type) { // nil passes
+		case *ast.SelectorExpr:
+			if x.Sel.Name == "Refusal" {
+				return "error"
+			}
+		case *ast.Ident:
+			if strings.HasSuffix(x.Name, "Error") {
+				return "error"
+			}
 		}
 	}
 	return ""
@@ -200,7 +207,7 @@ func makesError(c *ast.CallExpr) bool {
 		name = fun.Sel.Name
 	}
 	switch name {
-	case "Errorf", "New", "refuse", "unavailable", "at", "malformed", "fieldError", "answer", "Join":
+	case "Errorf", "New", "refuse", "unavailable", "at", "answer", "Join", "violation", "violationf", "asViolation", "unknownFlag":
 		return true
 	}
 	return false

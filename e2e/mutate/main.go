@@ -13,7 +13,7 @@
 // a difference to run, the fastest first, until one fails. A guard that survives is
 // named in allowed.txt with the reason, or is a defect.
 //
-//	go run ./e2e/mutate [-only TEXT] [-list] [-j 2] [-v]
+//	go run ./e2e/mutate [-only REGEXP] [-list] [-j 2] [-v]
 package main
 
 import (
@@ -21,13 +21,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
-	only := flag.String("only", "", "take away only the guards whose key contains this")
+	only := flag.String("only", "", "take away only the guards whose key matches this")
 	list := flag.Bool("list", false, "list the guards and stop")
 	workers := flag.Int("j", 2, "tests that run at the same time")
 	verbose := flag.Bool("v", false, "say what is done")
@@ -38,7 +39,11 @@ func main() {
 	}
 }
 
-func run(only string, list bool, workers int, verbose bool) error {
+func run(pattern string, list bool, workers int, verbose bool) error {
+	only, err := regexp.Compile(pattern)
+	if err != nil {
+		return fmt.Errorf("read -only: %w", err)
+	}
 	root, err := findRoot()
 	if err != nil {
 		return err
@@ -70,9 +75,9 @@ func run(only string, list bool, workers int, verbose bool) error {
 	if err := lab.prepare(guards, packagesFor(guards, only)); err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(guards), func(g *guard) bool { return !strings.Contains(g.Key, only) })
+	chosen := slices.DeleteFunc(slices.Clone(guards), func(g *guard) bool { return !only.MatchString(g.Key) })
 	lab.takeAway(chosen)
-	return report(chosen, allowed, only == "", time.Since(began))
+	return report(chosen, allowed, pattern == "", time.Since(began))
 }
 
 // report prints the table, and fails if a guard survived that nothing allows, or if
