@@ -45,6 +45,7 @@ var arrows = []struct {
 	{"gateway/operation", []string{"gateway/operation/*", "gateway/internal/failpoint", "protocol", "localhost/route"}, "one run; it knows no peer, lease, policy or ledger"},
 	{"gateway/operation/*", nil, "parts of it"},
 	{"gateway/revocations", []string{"gateway/ownerfile", "protocol/name", "lease", "lease/revocation"}, "a file of revocations; it decides by them alone"},
+	{"gateway/early", []string{"gateway/ledger", "gateway/ownerfile", "protocol/name"}, "a file of keys of operations"},
 	{"gateway/issued", []string{"gateway/ownerfile", "protocol/name", "lease"}, "files about leases that were issued here"},
 	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
 	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "lease/revocation", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},

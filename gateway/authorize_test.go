@@ -93,7 +93,7 @@ var peersWays = map[string]func(t *testing.T, w *watched, d, stranger *dialer){
 		w.refusing(&w.revoke, func() {
 			require.Equal(t, protocol.CodeLeaseRevoked, w.cancel(d, never, l).(*protocol.Refused).Code)
 		})
-		require.Empty(t, w.node.live.early, "nothing was remembered")
+		require.Zero(t, w.node.live.early.Len(), "nothing was remembered")
 		w.mustAsk("lease", func() { w.cancel(d, never, l) })
 		w.cancel(d, running) // one's own, that runs: no authority but the key
 		_ = r.stream.Reset()

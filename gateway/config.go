@@ -9,6 +9,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 	"github.com/rs/zerolog"
 
+	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/steady"
 	"github.com/lendcli/lend/lease"
@@ -40,6 +41,9 @@ type Config struct {
 	// Locked, if it is set, says why there is no Ledger. The gateway listens, and
 	// shows its status, but refuses all work with GATEWAY_LOCKED.
 	Locked error
+	// Cancels remembers cancels that came before their start; nil means until the Node is
+	// closed.
+	Cancels *early.Cancels
 	// Revocations is asked at each admission and, while work runs, twice a
 	// second. nil means that everything is revoked. One that is a Registry takes
 	// those that peers send.

@@ -69,8 +69,8 @@ func (n *Node) cancel(c caller, q *protocol.CancelRequest) (protocol.ControlRepl
 	if v.Root != k.Issuer || v.Invocation != k.Invocation {
 		return nil, &stateError{ledger.StateNone}
 	}
-	if !n.live.cancelEarly(k, v.NotAfter, n.cfg.Now()) {
-		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}
+	if err := n.live.early.Add(k, v.NotAfter, n.cfg.Now()); err != nil {
+		return nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy, Cause: err}
 	}
 	if state, err := n.cancelKnown(k, q.Grace); err != nil || state != 0 { // it came in between
 		return cancelled(state, err)
@@ -106,7 +106,9 @@ func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.Operatio
 	select {
 	case <-e.decided:
 	default:
-		n.live.cancelEarly(k, e.verified.NotAfter, n.cfg.Now())
+		if err := n.live.early.Add(k, e.verified.NotAfter, n.cfg.Now()); err != nil {
+			n.cfg.Log.Warn().Err(err).Msg("a cancel is not remembered")
+		}
 	}
 	e.op.Cancel(operation.CauseCaller)
 	if grace > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
@@ -205,23 +206,22 @@ func TestSecondInvocationFreezesForItself(t *testing.T) {
 	d.run(w.start(two, "print", "--size=6")).finish()
 }
 
-func TestCancelsBeforeTheirStartAreBounded(t *testing.T) {
+// A cancel that came before its start holds for the next gateway too.
+func TestACancelBeforeItsStartOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
-	l, now := newLive(), time.Now()
-	holder := newIdentity(t).id
-	add := func(h name.PeerID) bool {
-		return l.cancelEarly(ledger.Key{Holder: h, Operation: newOperation()}, now.Add(time.Minute), now)
-	}
-	for range maxEarlyHolder {
-		require.True(t, add(holder))
-	}
-	require.False(t, add(holder))
-	for add(newIdentity(t).id) {
-	}
-	require.Len(t, l.early, maxEarly)
-	now = now.Add(time.Hour)
-	require.True(t, add(holder), "what has expired makes room")
-	require.Len(t, l.early, 1)
+	path := t.TempDir() + "/cancels.json"
+	var cfg Config
+	w := newWorld(t, func(_ *world, c *Config) { c.Cancels = must(early.Open(path)); cfg = *c })
+	d, l := w.dial(w.agent, "quic"), w.lease()
+	s := w.start(l, "print", "--size=1")
+	require.Equal(t, protocol.OperationNotStarted, w.cancel(d, s, l).(*protocol.CancelReply).State)
+	require.NoError(t, w.node.Close())
+	cfg.Cancels, cfg.Ledger = must(early.Open(path)), w.ledger
+	w.serve(cfg)
+	d = w.dial(w.agent, "tcp")
+	d.run(s).wantRefused(protocol.CodeCancelled)
+	require.Zero(t, w.host.Starts.Load())
+	d.run(w.start(l, "print", "--size=1")).finish()
 }
 
 func TestRefuseSeesThroughWrapping(t *testing.T) {

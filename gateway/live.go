@@ -9,18 +9,13 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
-)
-
-// Bounds of what is remembered of cancels that came before their start.
-const (
-	maxEarly       = 1024
-	maxEarlyHolder = 64
 )
 
 // maxTails is how many operations of a peer may have ended without being
@@ -153,13 +148,16 @@ func (e *entry) running() bool {
 type live struct {
 	mu      sync.Mutex // guards all that follows
 	entries map[ledger.Key]*entry
-	early   map[ledger.Key]time.Time // cancelled before the start, until then
+	early   *early.Cancels // of operations that were not started
 	closed  bool
 	empty   chan struct{} // closed when closed and without entries
 }
 
-func newLive() *live {
-	return &live{entries: map[ledger.Key]*entry{}, early: map[ledger.Key]time.Time{}, empty: make(chan struct{})}
+func newLive(c *early.Cancels) *live {
+	if c == nil {
+		c = early.Memory()
+	}
+	return &live{entries: map[ledger.Key]*entry{}, early: c, empty: make(chan struct{})}
 }
 
 func (l *live) get(k ledger.Key) *entry {
@@ -180,7 +178,7 @@ func (l *live) add(e *entry, tails int) (*entry, error) {
 	if l.closed {
 		return nil, &protocol.Refusal{Code: protocol.CodeShuttingDown}
 	}
-	if _, ok := l.early[e.key]; ok {
+	if l.early.Has(e.key) {
 		return nil, &protocol.Refusal{Code: protocol.CodeCancelled}
 	}
 	links := e.verified.Links
@@ -220,30 +218,6 @@ func (l *live) remove(k ledger.Key) {
 	if l.closed && len(l.entries) == 0 {
 		close(l.empty)
 	}
-}
-
-// cancelEarly remembers a cancel of an operation that was not started, for as
-// long as the lease could start it. It is false if there is no room.
-func (l *live) cancelEarly(k ledger.Key, until, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, again := l.early[k]; again {
-		return true
-	}
-	mine := 0
-	for old, t := range l.early {
-		switch {
-		case !now.Before(t):
-			delete(l.early, old)
-		case old.Holder == k.Holder:
-			mine++
-		}
-	}
-	if len(l.early) >= maxEarly || mine >= maxEarlyHolder {
-		return false
-	}
-	l.early[k] = until
-	return true
 }
 
 func (l *live) all() []*entry {

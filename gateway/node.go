@@ -81,7 +81,7 @@ func New(cfg Config) (*Node, error) {
 		contracts: contracts{cfg.Runtime},
 		resolve:   cfg.Runtime.Resolve,
 		port:      startPort{cfg.Runtime},
-		live:      newLive(),
+		live:      newLive(cfg.Cancels),
 		budget:    operation.NewBudget(cfg.Memory),
 		permits:   door.NewPermits(startsPerCore * runtime.NumCPU()),
 		closing:   make(chan struct{}),

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/door"
+	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/internal/fakehost"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/lease"
@@ -326,7 +327,7 @@ func TestCancelNeedsItsOwnLease(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, protocol.CodeOperationUnknown, refused.Code)
 
-	for range maxEarlyHolder {
+	for range early.MaxPerHolder {
 		require.Equal(t, &protocol.CancelReply{State: protocol.OperationNotStarted}, w.cancel(d, w.start(w.lease(), "sleep"), w.lease()))
 	}
 	refused, ok = w.cancel(d, w.start(w.lease(), "sleep"), w.lease()).(*protocol.Refused)

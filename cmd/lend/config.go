@@ -43,6 +43,7 @@ func (p paths) schema() string      { return filepath.Join(p.config, "policy.sch
 func (p paths) identityKey() string { return filepath.Join(p.state, "identity.pem") }
 func (p paths) ownerKey() string    { return filepath.Join(p.state, "owner.pem") }
 func (p paths) ledger() string      { return filepath.Join(p.state, "ledger") }
+func (p paths) cancels() string     { return filepath.Join(p.state, "cancels.json") }
 func (p paths) store() string       { return filepath.Join(p.state, "connectors") }
 func (p paths) connections() string { return filepath.Join(p.state, "connections") }
 func (p paths) revocations() string { return filepath.Join(p.state, "revocations") }

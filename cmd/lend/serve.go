@@ -17,6 +17,7 @@ import (
 	"github.com/lendcli/lend/gateway"
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
+	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/gateway/revocations"
@@ -192,6 +193,10 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 		log.Error().Err(why).Msg("everything is denied")
 		a.note("everything is denied: %v; next: lend unlock --help", why)
 	}
+	cancels, err := early.Open(p.cancels())
+	if err != nil {
+		return s, err
+	}
 	tree, err := openCgroup(f.cgroup, log)
 	if err != nil {
 		return s, err
@@ -206,7 +211,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
-		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Owner: owner, Log: log,
+		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Cancels: cancels, Owner: owner, Log: log,
 		Observer: s.counters.observer(),
 	}); err != nil {
 		return s, err
