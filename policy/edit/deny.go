@@ -72,15 +72,21 @@ func Deny(filename string, data []byte, d Removal, source policy.Contracts) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	if rule := firstReaching(r.Policy.Content(), id, d); rule != nil {
-		return Result{}, refuse("change it by hand", "the rule %s (%s) would still let %s", name.Quote(rule.Name), rule.Position, d.Peer)
-	}
-	if err := only(r.Changes, func(c compare.Change) bool {
-		return c.PeerID == id && c.Connector == d.Connector && d.has(c.Command) && c.Effect == compare.Narrower
-	}); err != nil {
+	if err := r.denies(id, d); err != nil {
 		return Result{}, err
 	}
 	return r, nil
+}
+
+// denies makes sure that the peer has nothing of it any more, and that nothing else
+// is changed.
+func (r Result) denies(id name.PeerID, d Removal) error {
+	if rule := firstReaching(r.Policy.Content(), id, d); rule != nil {
+		return refuse("change it by hand", "the rule %s (%s) would still let %s", name.Quote(rule.Name), rule.Position, d.Peer)
+	}
+	return only(r.Changes, func(c compare.Change) bool {
+		return c.PeerID == id && c.Connector == d.Connector && d.has(c.Command) && c.Effect == compare.Narrower
+	})
 }
 
 // nothing says that the peer has none of it, and what it has.

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,18 +20,33 @@ func Format(filename string, data []byte) ([]byte, error) {
 		return nil, err
 	}
 	out := write(s)
-	again, err := Read(filename, []byte(out))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w: the result could not be read: %w", filename, ErrLayout, err)
-	case !strict.Equal(s.Root, again.Root):
-		return nil, fmt.Errorf("%s: %w: the result would mean something else", filename, ErrLayout)
-	case !slices.Equal(s.commentTexts(), again.commentTexts()):
-		return nil, fmt.Errorf("%s: %w: a comment would be lost or moved", filename, ErrLayout)
-	case write(again) != out:
-		return nil, fmt.Errorf("%s: %w: the result would be laid out otherwise again", filename, ErrLayout)
+	if err := s.same(out); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", filename, ErrLayout, err)
 	}
 	return []byte(out), nil
+}
+
+// Why a text is not the same in another layout.
+var (
+	errValues   = errors.New("the result would mean something else")
+	errComments = errors.New("a comment would be lost or moved")
+	errAgain    = errors.New("the result would be laid out otherwise again")
+)
+
+// same tells what is wrong with a result.
+func (s *Source) same(out string) error {
+	again, err := Read(s.file, []byte(out))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the result could not be read: %w", err)
+	case !strict.Equal(s.Root, again.Root):
+		return errValues
+	case !slices.Equal(s.commentTexts(), again.commentTexts()):
+		return errComments
+	case write(again) != out:
+		return errAgain
+	}
+	return nil
 }
 
 func (s *Source) commentTexts() (out []string) {

@@ -36,6 +36,25 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// A result that is not the same file is never handed out.
+func TestSame(t *testing.T) {
+	s, err := Read("p", []byte("a: [b, \"c\"] # one\n# two\nd: {e: 1}\n"))
+	require.NoError(t, err)
+	require.NoError(t, s.same("a: [b, \"c\"] # one\n# two\nd: {e: 1}\n"))
+	for out, want := range map[string]error{
+		"a: [b, \"d\"] # one\n# two\nd: {e: 1}\n":     errValues,
+		"a: [b, c] # one\n# two\nd: {e: 1}\n":         errValues,
+		"d: {e: 1}\na: [b, \"c\"] # one\n# two\n":     errValues,
+		"a: [b, \"c\"] # one\n# two\nd: {e: \"1\"}\n": errValues,
+		"a: [b, \"c\"]\n# two\nd: {e: 1}\n":           errComments,
+		"# two\na: [b, \"c\"] # one\nd: {e: 1}\n":     errComments,
+		"a: [b,  \"c\"] # one\n# two\nd: {e: 1}\n":    errAgain,
+	} {
+		require.ErrorIs(t, s.same(out), want, "%s", out)
+	}
+	require.Error(t, s.same("a: [b"))
+}
+
 // Whatever can be read is either laid out with the same values and comments, twice
 // the same, or refused.
 func FuzzFormat(f *testing.F) {
