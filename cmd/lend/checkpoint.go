@@ -82,6 +82,9 @@ func (s *serving) keepCheckpoints(f checkpointFlags, log zerolog.Logger) {
 	if s.ledger == nil {
 		return
 	}
+	if n := s.ledger.Recovery().TornTail; n > 0 {
+		log.Warn().Int64("bytes", n).Msg("a torn tail of the ledger was cut off")
+	}
 	var places []audit.Place
 	if f.file != "" {
 		places = append(places, audit.File(f.file, s.ledger.VerifierKey()))
