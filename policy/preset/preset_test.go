@@ -9,6 +9,7 @@ import (
 
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/policy/layout"
+	"github.com/lendcli/lend/policy/strict"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -251,21 +252,30 @@ func TestFilesOfPresets(t *testing.T) {
 	}
 }
 
+// Whatever is accepted is one value of the list, and the rest of the text stays.
 func FuzzValues(f *testing.F) {
-	for _, s := range nasty {
+	for _, s := range append(nasty, "acme/site", "a/b", "acme/.github") {
 		f.Add(s)
 	}
 	p, err := Find("gh")
 	require.NoError(f, err)
+	render := func(s string) (Fragment, error) {
+		return p.Render(Values{To: []Peer{peer("laptop", laptopID)}, Set: map[string][]string{"repo": {s}}})
+	}
+	const mark = "mark-0/mark-1"
+	like, err := render(mark)
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, s string) {
-		fragment, err := p.Render(Values{To: []Peer{peer("laptop", laptopID)}, Set: map[string][]string{"repo": {s}}})
+		fragment, err := render(s)
 		if err != nil {
+			require.Zero(t, fragment)
 			return
 		}
-		loaded := load(t, fragment)
-		require.Empty(t, loaded.Lint(bare{p.CLI}))
-		for _, r := range loaded.RunTests(bare{p.CLI}) {
-			require.True(t, r.Passed, r.Message)
-		}
+		require.Equal(t, strings.ReplaceAll(like.String(), mark, s), fragment.String())
+		doc, err := strict.Parse("v", []byte("v: ["+quote(s)+"]\n"), 1<<10)
+		require.NoError(t, err)
+		require.NoError(t, doc.Err())
+		require.Len(t, doc.Root.Get("v").Items(), 1)
+		require.Equal(t, s, doc.Root.Get("v").Items()[0].Str())
 	})
 }
