@@ -12,8 +12,6 @@ import (
 
 // hostMethods are what the command line may ask of a runtime itself. None starts a
 // command: that is the gateway's, after admission.
-//
-//nolint:gochecknoglobals // table
 var hostMethods = map[string]string{
 	"Reconcile": "publishes and retires routes",
 	"Routes":    "shows them",

@@ -58,8 +58,6 @@ func (c checker) Revoked(s lease.Subject) bool { return c(s) }
 
 // entry points that peers reach: each proves that it asks, and what it answers when the
 // lease is no good, when it is revoked, and when another peer asks.
-//
-//nolint:gochecknoglobals // table
 var peersWays = map[string]func(t *testing.T, w *watched, d, stranger *dialer){
 	"run: Start": func(_ *testing.T, w *watched, d, stranger *dialer) {
 		l := w.lease()
@@ -159,8 +157,6 @@ var peersWays = map[string]func(t *testing.T, w *watched, d, stranger *dialer){
 }
 
 // ownersWays are exported methods that no peer reaches, and that start nothing.
-//
-//nolint:gochecknoglobals // table
 var ownersWays = map[string]string{
 	"Addrs": "says where it listens", "ID": "says who it is", "Now": "says the time",
 	"Status": "shows the owner what there is", "Operations": "shows the owner what there was",
