@@ -14,7 +14,7 @@ func TestNoted(t *testing.T) {
 	t.Parallel()
 	b, err := Noted{Rule: "read", Policy: "ab", Workspace: "w", Purpose: `"p"`}.Encode()
 	require.NoError(t, err)
-	require.Equal(t, `{"rule":"read","policy":"ab","workspace":"w","purpose":"\"p\""}`, string(b))
+	require.JSONEq(t, `{"rule":"read","policy":"ab","workspace":"w","purpose":"\"p\""}`, string(b))
 	b, err = Noted{
 		Arguments: []string{"list", "a\x1b[2Jb", `"quoted"`, "", "\u202e", strings.Repeat("x", 1030)},
 		Variables: map[string]string{"A": "1\n"},

@@ -28,6 +28,7 @@ type evidence struct {
 	late    []byte // … and one of all
 	earlyAt uint64
 	key     string
+	partial []byte // a checkpoint of the first three quarters, of what was forged last
 }
 
 type frameAt struct {
@@ -263,6 +264,9 @@ func (e *evidence) forge(order []int, edited map[int][]byte) {
 		files[file] = append(files[file], frame...)
 		all += uint64(len(frame))
 		tree.Add(payload)
+		if i == len(order)*3/4 {
+			e.partial = must(segment.SignCheckpoint(id, &tree, signer))
+		}
 	}
 	files["checkpoint"] = must(segment.SignCheckpoint(id, &tree, signer))
 	e.put(files)
@@ -318,6 +322,14 @@ func TestForgedWithItsKeys(t *testing.T) {
 			e.named(bound(f.index), fmt.Sprintf("records %d and %d swapped", i, i+1))
 		}
 	}
+	// The forger's own checkpoint proves nothing of what is before it.
+	after := int(e.earlyAt) + 2
+	edited := slices.Clone(e.frames[after].payload)
+	edited[2] ^= 1
+	e.forge(all, map[int][]byte{after: edited})
+	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "checkpoint"), e.partial, 0o600))
+	e.named(e.earlyAt, "with a checkpoint of the forger's that fits, later")
+
 	// What comes after the newest checkpoint is not covered.
 	last := len(all) - 1
 	made := Event{Name: "made.up"}.Encode(testTime)
