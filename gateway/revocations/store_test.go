@@ -329,8 +329,23 @@ func TestFullIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 	require.Len(t, s.Entries(), revocation.MaxEntries)
 	require.False(t, s.Revoked(leaseOf(7)))
-	_, _, _, err = s.Accept(authority(), sealed(testKey('i'), revocation.Entry{Lease: lease.ID{7}}))
+}
+
+// What issuers may fill together leaves room for the owner.
+// spec: REVOKE-15
+func TestIssuersLeaveRoom(t *testing.T) {
+	t.Parallel()
+	file, mark := files(t)
+	many := make([]revocation.Entry, MaxOfIssuers)
+	for i := range many {
+		many[i] = revocation.Entry{Lease: lease.ID{byte(i), byte(i >> 8), byte(i >> 16), 1}, Issuer: testKey('x').id}
+	}
+	require.NoError(t, os.WriteFile(file, must(must(revocation.New(many...)).Marshal()), 0o600))
+	s := Open(file, mark)
+	_, _, _, err := s.Accept(authority(), sealed(testKey('i'), revocation.Entry{Lease: lease.ID{7}}))
 	require.ErrorIs(t, err, ErrFull)
+	_, _, _, err = s.Accept(authority(), sealed(testKey('o'), revocation.Entry{Lease: lease.ID{7}}))
+	require.NoError(t, err)
 }
 
 // Readers see what was before or after, and all that was answered is on disk.
@@ -407,4 +422,6 @@ func TestMarkOfAnotherProcess(t *testing.T) {
 	file, mark := files(t)
 	require.NoError(t, os.Mkdir(mark, 0o700))
 	require.Error(t, Open(file, mark).Locked(), "whatever it is")
+	var locked *LockdownError
+	require.ErrorAs(t, Open(file, filepath.Join(file, "mark")).Locked(), &locked, "it cannot be told")
 }

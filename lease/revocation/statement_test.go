@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // Every prefix and every flipped bit of a good envelope is refused.
@@ -47,6 +48,9 @@ func TestSealRefuses(t *testing.T) {
 		"foreign-key": {func(*Statement) {}, foreign, ReasonKeyType},
 		"other-key":   {func(s *Statement) { s.Issuer = named('x') }, key, ReasonIssuerKey},
 		"nothing":     {func(s *Statement) { s.Entry = Entry{} }, key, ReasonField},
+		"no-id":       {func(s *Statement) { s.ID = lease.ID{} }, key, ReasonField},
+		"no-issuer":   {func(s *Statement) { s.Issuer = name.PeerID{} }, key, ReasonField},
+		"no-gateway":  {func(s *Statement) { s.Gateway = name.PeerID{} }, key, ReasonField},
 		"nanoseconds": {func(s *Statement) { s.At = s.At.Add(1) }, key, ReasonField},
 		"before-1990": {func(s *Statement) { s.Entry.IssuedBefore = time.Unix(0, 0) }, key, ReasonField},
 	} {
