@@ -3,8 +3,10 @@ package edit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/policy/preset"
@@ -30,11 +32,14 @@ func (bare) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionID)
 	return argv.Contract{Command: cli}, "sha256:x", nil
 }
 
-func part(t *testing.T, which string, set map[string][]string, peers ...preset.Peer) Part {
-	t.Helper()
+func part(t require.TestingT, which string, set map[string][]string, peers ...preset.Peer) Part {
+	return partUnder(t, name.Label{}, which, set, peers...)
+}
+
+func partUnder(t require.TestingT, issuer name.Label, which string, set map[string][]string, peers ...preset.Peer) Part {
 	p, err := preset.Find(which)
 	require.NoError(t, err)
-	f, err := p.Render(preset.Values{To: peers, Set: set})
+	f, err := p.Render(preset.Values{To: peers, Set: set, Issuer: issuer})
 	require.NoError(t, err)
 	out := Part{Connector: p.Connector, Version: p.Versions[0], Rule: f.Rule, Declarations: f.Commands, Rules: f.Allow, Tests: f.Tests}
 	for _, q := range peers {
@@ -176,4 +181,61 @@ type full struct{}
 func (full) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionID) (argv.Contract, string, error) {
 	c, err := argv.Declaration{Effect: argv.EffectRead, Arguments: []string{"x"}}.Command(must(name.ParseCommand("x")))
 	return argv.Contract{Command: key.String(), Commands: []argv.Command{c}}, "sha256:x", err
+}
+
+// both has alpha, and every other Connector without commands.
+type both struct{}
+
+func (both) Contract(key name.ConnectorKey, v name.Version, c name.ConnectionID) (argv.Contract, string, error) {
+	if key.String() == "alpha" {
+		return source{}.Contract(key, v, c)
+	}
+	return bare{}.Contract(key, v, c)
+}
+
+// Whatever the file is like, the part is in it afterwards, for that peer alone, and
+// every line that was there still is.
+func TestAddDoesNothingElse(t *testing.T) {
+	made := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawFile(t)
+		before, err := policy.Parse("p", []byte(text))
+		if err != nil {
+			t.Skip("not a policy")
+		}
+		peer := rapid.SampledFrom([]string{"maria", "agent", "third"}).Draw(t, "peer")
+		r, err := Add("p", []byte(text), partUnder(t, must(name.ParseLabel("owner")), "lark", map[string][]string{"tasks": {"mine"}}, newPeer(peer, "")), both{})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		made++
+		rest := "\n" + string(r.Text)
+		for line := range strings.Lines(text) {
+			_, next, ok := strings.Cut(rest, "\n"+strings.TrimRight(line, "\n")+"\n")
+			if !ok {
+				t.Fatalf("%q is gone\n%s", line, r.Text)
+			}
+			rest = "\n" + next
+		}
+		ask := func(p *policy.Policy, who, issuer, key, version, command string, args ...string) bool {
+			return p.Decide(policy.Request{
+				Issuer: must(name.ParsePeerID(ids[issuer])), Peer: must(name.ParsePeerID(ids[who])), Connector: must(name.ParseConnectorKey(key)),
+				Version: must(name.ParseVersion(version)), Command: must(name.ParseCommand(command)), Arguments: args, Now: time.Now(),
+			}, both{}).Allowed
+		}
+		for _, issuer := range []string{"owner", "desk"} {
+			for _, who := range []string{"maria", "agent", "third"} {
+				mine := who == peer && issuer == "owner"
+				if ask(r.Policy, who, issuer, "lark", "1.0.96", "task.mine") != mine || ask(r.Policy, who, issuer, "lark", "1.0.96", "task.mine", "--as", "bot") {
+					t.Fatalf("%s under %s\n%s", who, issuer, r.Text)
+				}
+				for _, c := range []string{"get", "list", "put"} {
+					if ask(before, who, issuer, "alpha", "1", c, "--repo", "a") != ask(r.Policy, who, issuer, "alpha", "1", c, "--repo", "a") {
+						t.Fatalf("%s %s under %s\n%s", who, c, issuer, r.Text)
+					}
+				}
+			}
+		}
+	})
+	require.Greater(t, made, 30)
 }
