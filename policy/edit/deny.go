@@ -229,6 +229,14 @@ func (s *sheet) removeRule(list *strict.Node, at int) {
 func (s *sheet) removeCommands(rule *strict.Node, d Removal) {
 	commands := rule.Get("commands")
 	s.remove(commands, func(i int) bool { return d.names(commands.Keys[i].Text) })
+	recorded := rule.Get("record_arguments")
+	switch {
+	case recorded == nil:
+	case slices.ContainsFunc(recorded.Values, func(n *strict.Node) bool { return !d.names(n.Text) }):
+		s.remove(recorded, func(i int) bool { return d.names(recorded.Values[i].Text) })
+	default:
+		s.remove(rule, func(i int) bool { return rule.Keys[i].Text == "record_arguments" })
+	}
 }
 
 func (d Removal) names(command string) bool {
