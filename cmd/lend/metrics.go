@@ -7,6 +7,7 @@ import (
 
 	"github.com/lendcli/lend/gateway"
 	"github.com/lendcli/lend/gateway/metrics"
+	"github.com/lendcli/lend/gateway/policyfile"
 )
 
 // counters are the metrics of a gateway; the zero value is none.
@@ -82,8 +83,12 @@ func (s *serving) sample() metrics.Sample {
 	out.Busy, out.Idle = s.side.transport.Supervisors()
 	out.Lockdown = s.revoked.Lockdown() != nil
 	out.RevocationsFailed = !out.Lockdown && s.revoked.Locked() != nil
-	if n.PolicyDigest != "" {
+	switch s.policy.Status().State {
+	case policyfile.InForce:
 		out.Policy = metrics.PolicyInForce
+	case policyfile.LastGood:
+		out.Policy = metrics.PolicyLastGood
+	case policyfile.Missing:
 	}
 	return out
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,31 @@ func TestServeShowsMetrics(t *testing.T) {
 	require.NoError(t, a.Body.Close())
 	require.Contains(t, string(body), "\nlend_policy_state{state=\"in_force\"} 1\n")
 	require.Contains(t, string(body), "\nlend_build_info{")
+
+	shown := func() string {
+		a, err := c.Get(said.Metrics) //nolint:noctx // it has a timeout
+		require.NoError(t, err)
+		defer func() { _ = a.Body.Close() }()
+		b, err := io.ReadAll(a.Body)
+		require.NoError(t, err)
+		return string(b)
+	}
+	policy, err := os.ReadFile(filepath.Join(dir, "policy.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte("policy: 2\n"), 0o600))
+	require.Eventually(t, func() bool { return strings.Contains(shown(), `lend_policy_state{state="last_good"} 1`) }, 20*time.Second, 50*time.Millisecond)
+	require.Contains(t, shown(), `lend_events_total{event="policy.rejected"} 1`)
+	require.NoError(t, os.Remove(filepath.Join(dir, "policy.yaml")))
+	require.Eventually(t, func() bool { return strings.Contains(shown(), `lend_policy_state{state="missing"} 1`) }, 20*time.Second, 50*time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), policy, 0o600))
+	require.Eventually(t, func() bool { return strings.Contains(shown(), `lend_policy_state{state="in_force"} 1`) }, 20*time.Second, 50*time.Millisecond)
+	require.Contains(t, shown(), "\nlend_lockdown 0\n")
+	code, _, errs = lend(t, dir, "lockdown")
+	require.Zero(t, code, "%s", errs)
+	require.Eventually(t, func() bool { return strings.Contains(shown(), "\nlend_lockdown 1\n") }, 20*time.Second, 50*time.Millisecond)
+	code, _, errs = lend(t, dir, "unlock")
+	require.Zero(t, code, "%s", errs)
+	require.Eventually(t, func() bool { return strings.Contains(shown(), "\nlend_lockdown 0\n") }, 20*time.Second, 50*time.Millisecond)
 
 	status, err := admin.NewClient(filepath.Join(dir, "run", "admin.sock")).Status(t.Context())
 	require.NoError(t, err)
