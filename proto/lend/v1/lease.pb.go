@@ -104,7 +104,8 @@ type Lease struct {
 	Purpose string `protobuf:"bytes,14,opt,name=purpose,proto3" json:"purpose,omitempty"`
 	// How many further links a chain may have below this one, 0 to 2.
 	DepthLeft uint32 `protobuf:"varint,15,opt,name=depth_left,json=depthLeft,proto3" json:"depth_left,omitempty"`
-	// SHA-256 of the parent's envelope; empty in the root of a chain.
+	// SHA-256 of the parent's envelope; empty in the root of a chain. The issuer of
+	// a link is the holder of its parent.
 	Parent []byte `protobuf:"bytes,16,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Names of rules that a gateway must know to accept the lease, sorted.
 	Critical      []string `protobuf:"bytes,17,rep,name=critical,proto3" json:"critical,omitempty"`
