@@ -108,6 +108,9 @@ func TestRecordArgumentsLint(t *testing.T) {
 	require.Empty(t, warnings(recordingPolicy+"    record_arguments: [issue.list]\n"))
 	got := warnings(recordingPolicy + "    record_arguments: [issue.list, issue.note]\n")
 	require.Equal(t, []string{"tool issue.note: what callers say in title, any text at all, is kept in the record"}, got)
+	said := strings.Join(mustParse(t, recordingPolicy+"    record_arguments: [issue.note]\n").Access(envSource()), "\n")
+	require.Equal(t, 1, strings.Count(said, "The arguments are recorded."))
+	require.Regexp(t, `tool issue\.note .*The arguments are recorded\.`, said)
 	rest := strings.Replace(recordingPolicy, "arguments: [issue, list]", "arguments: [issue, list]\n      rest: {max_items: 3, pattern: \"[a-z]+\"}", 1)
 	require.True(t, slices.Contains(warnings(rest+"    record_arguments: [issue.list]\n"), "tool issue.list: the open-ended tail of arguments is kept in the record"))
 }

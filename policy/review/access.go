@@ -114,6 +114,9 @@ func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []str
 			where += ", in the workspace " + r.Workspace.String()
 		}
 		texts[i] = fmt.Sprintf("%s %s (%s): %s.", r.Connector, g.Name, where, text)
+		if g.Record != nil {
+			texts[i] += " The arguments are recorded."
+		}
 	}
 	return texts
 }
