@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,18 +40,22 @@ func (a *app) lockdown(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	// The mark first: it holds whatever the gateway does, which looks for it itself.
+	// The mark first: it holds whatever the gateway does, which looks for it itself. If
+	// it cannot be written, the gateway can still stop everything while it runs.
 	store := openRevocations(p)
 	was := store.Lockdown() != nil
-	if err := store.Lock(time.Now(), why); err != nil {
-		return err
-	}
-	r, err := admin.NewClient(p.socket).Lockdown(ctx, admin.Lockdown{On: true, Why: why})
+	markErr := store.Lock(time.Now(), why)
+	gateway := admin.NewClient(p.socket)
+	r, err := gateway.Lockdown(ctx, admin.Lockdown{On: true, Why: why})
 	switch {
-	case errors.Is(err, admin.ErrNotRunning):
+	case errors.Is(err, admin.ErrNotRunning) && markErr == nil:
 		r = lockdownShown(store)
-	case err != nil:
+	case errors.Is(err, admin.ErrNotRunning):
+		return markErr
+	case err != nil && markErr == nil:
 		return hintf("stop the process of lend serve if its callers still run", "it is locked down, but the gateway does not say so: %w", err)
+	case err != nil:
+		return notKept(ctx, gateway, markErr)
 	}
 	r.Was = was
 	return a.show(r, func() error {
@@ -62,6 +67,14 @@ func (a *app) lockdown(ctx context.Context, why string) error {
 		}
 		return a.say("locked down: everything is denied, %s; lend unlock ends it", stoppedText(r.Stopped))
 	})
+}
+
+// notKept says what a lockdown that cannot be written is worth.
+func notKept(ctx context.Context, gateway *admin.Client, markErr error) error {
+	if s, err := gateway.Status(ctx); err == nil && s.Lockdown != nil {
+		return hintf("make room on the disk, then lend lockdown again", "everything is denied while this gateway runs, but the next one will not know: %w", markErr)
+	}
+	return hintf("stop the process of lend serve", "there is no lockdown: %w", markErr)
 }
 
 func (a *app) unlockCommand() *cobra.Command {
@@ -189,6 +202,9 @@ func deniedRows(s *admin.Status) (rows [][]string) {
 	}
 	if s.Revocations.Failed != "" {
 		rows = append(rows, []string{"LOCKED", s.Revocations.Failed + "; lend unlock --help"})
+	}
+	if n := s.Revocations.Entries; n > 0 {
+		rows = append(rows, []string{"revoked", strconv.Itoa(n) + " revocations are kept"})
 	}
 	return rows
 }
