@@ -31,6 +31,14 @@ type arm struct {
 	words string
 	bare  bool
 	cell  cell
+	known map[name.Parameter]accepted // of the command's parameters
+}
+
+// accepted is what a parameter accepts.
+type accepted struct {
+	values []string // all of them, if finite
+	finite bool
+	takes  func(value string) bool
 }
 
 // side is one of the files, with the arms of its rules.
@@ -88,7 +96,12 @@ func (s *side) arm(r *file.Rule, g *file.Grant, v name.Version) *arm {
 	if err != nil {
 		return nil // nor does a decision find it
 	}
-	a.command, a.limits = made.Command(), made.Limits()
+	a.command, a.limits, a.known = made.Command(), made.Limits(), map[name.Parameter]accepted{}
+	for _, q := range a.command.Parameters {
+		takes := surface.Takes(a.command, q)
+		values, finite := listed(q, takes)
+		a.known[q.Name] = accepted{values, finite, takes}
+	}
 	return a.withoutVoid()
 }
 
@@ -118,8 +131,7 @@ func (s *side) contract(r *file.Rule, v name.Version) (argv.Contract, error) {
 func (a *arm) withoutVoid() *arm {
 	var kept []argv.Parameter
 	for _, q := range a.command.Parameters {
-		values, finite := a.values(q)
-		nothing := finite && len(values) == 0 || q.Schemas[0].Kind == argv.KindPath && a.cell.workspace.IsZero()
+		nothing := a.known[q.Name].finite && len(a.known[q.Name].values) == 0 || q.Schemas[0].Kind == argv.KindPath && a.cell.workspace.IsZero()
 		switch {
 		case !nothing:
 			kept = append(kept, q)
@@ -133,13 +145,20 @@ func (a *arm) withoutVoid() *arm {
 
 const maxSpan = 1024 // whole numbers that are looked at one by one
 
-// values are what a parameter accepts, if that can be listed.
+// values are what a parameter accepts, if that can be listed. The caller must not
+// change them.
 func (a *arm) values(q argv.Parameter) ([]string, bool) {
+	k := a.known[q.Name]
+	return k.values, k.finite
+}
+
+// listed are the values of a parameter one by one, if they are few.
+func listed(q argv.Parameter, takes func(string) bool) ([]string, bool) {
 	var candidates []string
-	listed := false
+	named := false
 	narrow := func(of []string) {
-		if !listed || len(of) < len(candidates) {
-			candidates, listed = of, true
+		if !named || len(of) < len(candidates) {
+			candidates, named = of, true
 		}
 	}
 	low, high := -1e18, 1e18
@@ -160,7 +179,7 @@ func (a *arm) values(q argv.Parameter) ([]string, bool) {
 	switch {
 	case q.Stdin != nil:
 		return nil, false
-	case listed:
+	case named:
 	case q.Schemas[0].Type == argv.TypeBoolean:
 		candidates = []string{"true", "false"}
 	case low > high:
@@ -171,6 +190,5 @@ func (a *arm) values(q argv.Parameter) ([]string, bool) {
 	default:
 		return nil, false
 	}
-	takes := surface.Takes(a.command, q)
 	return slices.DeleteFunc(slices.Clone(candidates), func(v string) bool { return !takes(v) }), true
 }

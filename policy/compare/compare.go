@@ -20,7 +20,7 @@ import (
 func Policies(before, after *policy.Policy, source policy.Contracts) Report {
 	c := &comparison{
 		old: newSide(before.Content(), source), now: newSide(after.Content(), source),
-		memo: map[string][]delta{}, found: map[string]*Change{},
+		memo: map[string][]delta{}, found: map[string]*Change{}, names: map[name.PeerID]string{},
 	}
 	c.compareIssuers()
 	c.comparePeers()
@@ -40,6 +40,7 @@ type comparison struct {
 	memo     map[string][]delta
 	found    map[string]*Change // by what they say, without issuers and versions
 	general  []Change
+	names    map[name.PeerID]string // of nameOf
 }
 
 // delta is a difference that several holders can have.
@@ -178,6 +179,13 @@ func (c *comparison) nameOf(id, issuer name.PeerID) string {
 	if id.IsZero() {
 		return "whoever " + c.issuerName(issuer) + " names"
 	}
+	if c.names[id] == "" {
+		c.names[id] = c.peerName(id)
+	}
+	return c.names[id]
+}
+
+func (c *comparison) peerName(id name.PeerID) string {
 	was, is := c.old.NameOf(id), c.now.NameOf(id)
 	shown := is
 	if shown == id.String() {

@@ -1,13 +1,11 @@
 package compare
 
 import (
+	"maps"
 	"slices"
 
-	"github.com/lendcli/lend/policy/surface"
 	"github.com/lendcli/lend/protocol/argv"
 )
-
-func takesOf(a *arm, q argv.Parameter) func(string) bool { return surface.Takes(a.command, q) }
 
 // Bounds of the search for several arms that are together what one is.
 const (
@@ -87,10 +85,12 @@ func (a *arm) required(i int) *arm {
 	return a.changed(parameters)
 }
 
-// with is the arm as far as the parameter has one value.
+// with is the arm as far as the parameter has one value, of those that it accepts.
 func (a *arm) with(i int, value string) *arm {
 	b := a.required(i)
 	q := &b.command.Parameters[i]
+	b.known = maps.Clone(b.known)
+	b.known[q.Name] = accepted{[]string{value}, true, func(v string) bool { return v == value }}
 	q.Schemas = append(slices.Clone(q.Schemas), argv.Schema{Type: q.Schemas[0].Type, Enum: []string{value}})
 	return b
 }

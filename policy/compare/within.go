@@ -128,8 +128,7 @@ func parameterExcesses(n *arm, q argv.Parameter, o *arm, p argv.Parameter) (out 
 	if others, listed := o.values(p); listed {
 		values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return has(others, v) })
 	} else {
-		takes := takesOf(o, p)
-		values = slices.DeleteFunc(slices.Clone(values), takes)
+		values = slices.DeleteFunc(slices.Clone(values), o.known[p.Name].takes)
 	}
 	if len(values) > 0 {
 		add(excess{aspect: aspectValues, values: values})
