@@ -65,6 +65,7 @@ func stand(t *testing.T, transport, to string, flipAt int) *middle {
 }
 
 func (m *middle) tcp(t *testing.T) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	m.listen = l.Addr().String()
@@ -107,6 +108,7 @@ func (m *middle) pipe(from, to net.Conn, fromGateway bool) {
 }
 
 func (m *middle) udp(t *testing.T) {
+	t.Helper()
 	l, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	m.listen = l.LocalAddr().String()

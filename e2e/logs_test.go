@@ -16,18 +16,14 @@ import (
 // Every line of the log has a constant name and facts under these keys. What a peer
 // said gets there only through name.Quote or name.Show, or as a value that was parsed:
 // docs/operations.md says what each is.
-//
-//nolint:gochecknoglobals // table
 var logKeys = []string{
-	"addresses", "by", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "ledger",
+	"addresses", "by", "bytes", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "ledger",
 	"missing", "ms", "now", "on", "op", "peer", "pid", "policy", "problem", "protocol", "records", "runtime", "signal", "state",
 	"status", "stderr", "stdin", "stdout", "stopped", "version", "where",
 }
 
 // logValues are the texts that are logged as they are, though they are neither constant
 // nor parsed nor quoted: why they hold nothing of a peer's.
-//
-//nolint:gochecknoglobals // table
 var logValues = map[string]string{
 	"gateway.x.Signal":                    "a name of the table of signals",
 	"gateway.n.digestOfPolicy()":          "hexadecimal",
@@ -53,8 +49,6 @@ var logValues = map[string]string{
 
 // logErrors are the packages that may log an error as it is: of the system, the ledger,
 // or an owner's file, never of a peer.
-//
-//nolint:gochecknoglobals // table
 var logErrors = []string{
 	"cmd/lend", "gateway", "gateway/admin", "gateway/audit", "gateway/client", "gateway/policyfile", "localhost",
 	"localhost/install/depot", "localhost/process", "localhost/process/cgroup",

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"testing"
 
@@ -116,6 +115,6 @@ func TestFieldsOfMessagesAreChecked(t *testing.T) {
 	start.Arguments = append(start.Arguments, nil)
 	_, err = startFromProto(start)
 	var v *ViolationError
-	require.True(t, errors.As(err, &v))
+	require.ErrorAs(t, err, &v)
 	require.Equal(t, "START-3", v.Rule)
 }

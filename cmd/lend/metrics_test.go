@@ -57,7 +57,7 @@ func TestServeShowsMetrics(t *testing.T) {
 	require.Regexp(t, `^http://127\.0\.0\.1:[0-9]+/metrics$`, said.Metrics)
 
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
-	a, err := c.Get(said.Metrics) //nolint:noctx // it has a timeout
+	a, err := c.Get(said.Metrics)
 	require.NoError(t, err)
 	body, err := io.ReadAll(a.Body)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestServeShowsMetrics(t *testing.T) {
 	require.Contains(t, string(body), "\nlend_build_info{")
 
 	shown := func() string {
-		a, err := c.Get(said.Metrics) //nolint:noctx // it has a timeout
+		a, err := c.Get(said.Metrics)
 		require.NoError(t, err)
 		defer func() { _ = a.Body.Close() }()
 		b, err := io.ReadAll(a.Body)
@@ -100,6 +100,6 @@ func TestServeShowsMetrics(t *testing.T) {
 	stop()
 	require.Zero(t, <-done)
 	require.NoError(t, w.Close())
-	_, err = c.Get(said.Metrics) //nolint:noctx,bodyclose // nobody is there
+	_, err = c.Get(said.Metrics) //nolint:bodyclose // nobody is there
 	require.Error(t, err)
 }

@@ -370,7 +370,7 @@ func (f *finder) conjuncts(e ast.Expr) {
 	f.add(e, true)
 }
 
-var spaces = regexp.MustCompile(`\s+`) //nolint:gochecknoglobals // a constant
+var spaces = regexp.MustCompile(`\s+`)
 
 func (f *finder) add(e ast.Expr, pass bool) {
 	start, end := f.fset.Position(e.Pos()), f.fset.Position(e.End())

@@ -23,7 +23,7 @@ func TestOtherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	dir, err := os.MkdirTemp("", "lend-admin-")
+	dir, err := os.MkdirTemp("", "lend-admin-") //nolint:usetesting // another user has to get into it
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(dir) }()
 	require.NoError(t, os.Chmod(dir, 0o755))

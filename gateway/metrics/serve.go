@@ -22,7 +22,7 @@ const (
 	idleTimeout   = 2 * time.Minute
 )
 
-// ErrNotLoopback: what is shown is for this machine alone.
+// ErrNotLoopback says that what is shown is for this machine alone.
 var ErrNotLoopback = errors.New("not a loopback address")
 
 // ParseAddress reads "127.0.0.1:9464" or "[::1]:9464"; "localhost" is 127.0.0.1. Port
