@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +83,63 @@ func TestRevocationEndsRealRuns(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestIssuerRevokesFromAfar: an issuer that the policy lists, on a machine of its own,
+// takes its own leases back with lend, and nobody else's.
+func TestIssuerRevokesFromAfar(t *testing.T) {
+	s := serve(t)
+	policy, err := os.ReadFile("testdata/world/policy.yaml")
+	require.NoError(t, err)
+	require.NoError(t, s.setPolicy(strings.Replace(string(policy), "issuers:\n", "issuers:\n  second: {id: ${OTHER_KEY}, connectors: [fx], max_life: 1h}\n", 1)))
+	key, err := ownerfile.LoadKey(filepath.Join(s.vars["OTHER"], "owner.pem"))
+	require.NoError(t, err)
+	private, err := crypto.UnmarshalEd25519PrivateKey(key)
+	require.NoError(t, err)
+	own := func(run string) lease.File {
+		l := s.issue("caller", "exit", "sleep").Lease
+		l.ID, l.Issuer = lease.NewID(), must(name.ParsePeerID(s.vars["OTHER_KEY"]))
+		l.Invocation = must(name.ParseInvocationID(run))
+		sealed, err := lease.Seal(l, private)
+		require.NoError(t, err)
+		text, err := lease.Armor([][]byte{sealed}, s.file.Addresses, lease.AddressRule{AllowLocal: true})
+		require.NoError(t, err)
+		return must(lease.ParseArmor(text, lease.AddressRule{AllowLocal: true}))
+	}
+	write := func(f lease.File) string {
+		text, err := lease.Armor(f.Chain, f.Addresses, lease.AddressRule{AllowLocal: true})
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "lease")
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		return file
+	}
+	exit := func(f lease.File) error {
+		return s.client("CALLER", f).Command(t.Context(), "fx", "exit", "0").Run()
+	}
+	one, two, three := own("run-1"), own("run-1"), own("run-2")
+	require.True(t, until(patience, func() bool { return exit(one) == nil }), "the policy is taken up")
+
+	run := s.client("CALLER", one).Command(t.Context(), "fx", "sleep")
+	require.NoError(t, run.Start())
+	out, err := s.lend(s.vars["OTHER"], "lease", "revoke", "--sign", write(one), "--json")
+	require.NoError(t, err)
+	require.Contains(t, out, `"stopped": 1`)
+	var ended *client.EndedError
+	require.ErrorAs(t, run.Wait(), &ended)
+	require.Equal(t, protocol.CodeLeaseRevoked, ended.Code)
+
+	_, err = s.lend(s.vars["OTHER"], "lease", "revoke", "--sign", write(s.file))
+	require.ErrorContains(t, err, "an issuer revokes its own leases only")
+	require.NoError(t, exit(s.file), "the owner's lease is good")
+	require.NoError(t, exit(two))
+	_, err = s.lend(s.vars["OTHER"], "lease", "revoke", "--sign", write(two), "--invocation", "run-1", "--for-good")
+	require.NoError(t, err)
+	var refused *client.RefusedError
+	require.ErrorAs(t, exit(two), &refused)
+	require.Equal(t, protocol.CodeLeaseRevoked, refused.Code)
+	require.NoError(t, exit(three))
+	_, err = s.lend(s.vars["OTHER"], "lease", "revoke", "--sign", write(two), "--all")
+	require.NoError(t, err)
+	require.ErrorAs(t, exit(three), &refused)
+	require.NoError(t, exit(s.file))
 }

@@ -277,6 +277,7 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	e := ofFile(&l)
+	e.Issuer = l.Links[0].Issuer // so that another issuer is refused, not told of a lease that it has not
 	if f.all || f.invocation != "" || f.holder != "" || f.issuer != "" {
 		id := func(s string) (name.PeerID, error) {
 			id, err := name.ParsePeerID(s)
