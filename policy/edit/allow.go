@@ -167,8 +167,11 @@ func (w *work) narrowing(g Grant, c name.Command) (string, error) {
 			names = append(names, n.String())
 		}
 		hint := strict.Meant(c.String(), names)
-		if !known {
+		switch {
+		case !known:
 			hint = "lend connector add, or another --version"
+		case hint == "" && len(contract.Commands) == 0:
+			hint = fmt.Sprintf("its manifest declares none: declare it in the file, commands: {%s: {%s: …}}, or lend policy preset list", g.Connector, c)
 		}
 		return "", refuse(hint, "%s (version %s) has no command %s", g.Connector, g.Version, name.Quote(c.String()))
 	}
@@ -292,7 +295,7 @@ func (s *sheet) addRule(lines, commands, limits []string) {
 	case list == nil && s.Flow(s.Root):
 		s.insert(s.Span(s.Root.Values[len(s.Root.Values)-1]).To, ", allow: ["+inline+"]")
 	case list == nil:
-		s.below(s.Span(s.Root), 0, "allow:\n"+block(2))
+		s.atEnd("allow:\n" + block(2))
 	case len(list.Values) == 0 && s.Line(s.Span(list).From) == s.Line(s.Span(list).To) && !s.Flow(s.Root):
 		column := s.Column(s.Span(key).From) + 2
 		s.unfold(s.Span(list))

@@ -68,6 +68,17 @@ func (s *sheet) below(at layout.Span, column int, lines string) {
 	s.insert(end, lines)
 }
 
+// atEnd inserts lines at the end of the text, after an empty line.
+func (s *sheet) atEnd(lines string) {
+	switch {
+	case !strings.HasSuffix(s.Text, "\n"):
+		lines = "\n\n" + lines
+	case !strings.HasSuffix(s.Text, "\n\n"):
+		lines = "\n" + lines
+	}
+	s.insert(len(s.Text), lines)
+}
+
 // addPair adds a key to a map that is under a key: in its last line, or below it.
 // Inline is the value in one line.
 func (s *sheet) addPair(key, m *strict.Node, name, inline string) {
