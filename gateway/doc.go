@@ -22,7 +22,7 @@
 //
 // # Locks
 //
-// Node.mu (closing), live.mu and entry.mu guard
+// Node.mu (closing), live.mu, entry.mu and revoking.mu guard
 // the fields named beside them. live.mu may be held while an operation's own lock
 // is taken; no other two are held together. No I/O, callback or log happens under
 // any of them. See docs/architecture.md.

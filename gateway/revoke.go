@@ -31,9 +31,9 @@ type Registry interface {
 // revoking is what a Node knows of its Registry.
 type revoking struct {
 	registry Registry // nil: Config.Revocations is none
-	mu       sync.Mutex
-	lockdown bool // recorded; guarded by mu
-	blind    bool // likewise
+
+	mu              sync.Mutex // guards both: what was recorded last
+	lockdown, blind bool
 }
 
 func (r *revoking) locked() error {
@@ -101,30 +101,39 @@ func (n *Node) refreshRevocations() {
 
 // noteLocked records that everything is revoked, and that it no longer is.
 func (n *Node) noteLocked() {
-	r := &n.revoking
+	why := n.revoking.locked()
+	for _, e := range n.revoking.news(why) {
+		if why != nil {
+			n.cfg.Log.Error().Err(why).Msg("everything is denied")
+		} else {
+			n.cfg.Log.Warn().Str("event", e.Name).Msg("not everything is denied any more")
+		}
+		n.Record(e)
+	}
+}
+
+// news are the events that why makes, after those that were made before.
+func (r *revoking) news(why error) (out []ledger.Event) {
+	var lockdown *revocations.LockdownError
+	locked := errors.As(why, &lockdown)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	why := r.locked()
-	var lockdown *revocations.LockdownError
-	isLockdown := errors.As(why, &lockdown)
-	if isLockdown != r.lockdown {
-		r.lockdown = isLockdown
-		event := ledger.Event{Name: "lockdown.off"}
-		if isLockdown {
-			event = ledger.Event{Name: "lockdown.on", Facts: map[string]string{"why": lockdown.Why}}
-		}
-		n.cfg.Log.Warn().Bool("on", isLockdown).Msg("lockdown")
-		n.Record(event)
+	switch {
+	case locked && !r.lockdown:
+		out = append(out, ledger.Event{Name: "lockdown.on", Facts: map[string]string{"why": lockdown.Why}})
+	case !locked && r.lockdown:
+		out = append(out, ledger.Event{Name: "lockdown.off"})
 	}
-	if blind := why != nil && !isLockdown; blind != r.blind && !isLockdown {
+	r.lockdown = locked
+	if blind := why != nil; !locked && blind != r.blind { // a lockdown hides whether it is
 		r.blind = blind
-		event := ledger.Event{Name: "recovered", Facts: map[string]string{"what": "revocations"}}
+		e := ledger.Event{Name: "recovered", Facts: map[string]string{"what": "revocations"}}
 		if blind {
-			event.Name = "degraded"
-			n.cfg.Log.Error().Err(why).Msg("everything is revoked")
+			e.Name = "degraded"
 		}
-		n.Record(event)
+		out = append(out, e)
 	}
+	return out
 }
 
 // whyRevoked is what the peer is told of a lease that is revoked: that it is, or

@@ -228,6 +228,18 @@ func TestRevokedHolderLooksNothingUp(t *testing.T) {
 			d.run(s.attach(one, nil, 0)).wantRefused(protocol.CodeLeaseRevoked)
 			require.IsType(t, &protocol.StatusReply{}, status(two), "it was issued later")
 			require.Equal(t, uint64(5), d.run(s.attach(two, nil, 0)).finish().Stdout)
+
+			three := s.start(s.lease(), "sleep") // that ends by it, and is not acknowledged yet
+			run := d.run(three)
+			run.answer()
+			_, err = s.store.Add(s.clock.now(), revocation.Entry{Holder: s.agent.id}.Kept(s.clock.now()))
+			require.NoError(t, err)
+			require.Equal(t, 1, s.node.Enforce("owner"))
+			run.until(func() bool { return run.exit != nil })
+			require.Len(t, s.node.Status().Operations, 1)
+			require.IsType(t, &protocol.Refused{}, status(three))
+			d.run(s.attach(three, run.accepted.Token, 0)).wantRefused(protocol.CodeLeaseRevoked)
+			_ = run.stream.Reset()
 		})
 	}
 }

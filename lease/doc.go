@@ -13,7 +13,7 @@
 // A lease is decoded strictly: bytes that are accepted are the bytes that the
 // package would write for the same values. Armor and ParseArmor are the text form
 // of a lease file, with unsigned address hints. Package revocation has the set that
-// a gateway consults.
+// a gateway consults, and the signed form that travels.
 //
 // The numbered rules are those of docs/lease.md.
 package lease
