@@ -91,8 +91,9 @@ func (r Result) denies(id name.PeerID, d Removal) error {
 
 // nothing says that the peer has none of it, and what it has.
 func (d Removal) nothing(f *file.File) string {
-	var commands []string
+	var commands, connectors []string
 	for _, r := range f.Rules {
+		connectors = append(connectors, r.Connector.String())
 		if r.Connector == d.Connector {
 			for _, g := range r.Commands {
 				commands = append(commands, g.Name.String())
@@ -100,6 +101,12 @@ func (d Removal) nothing(f *file.File) string {
 		}
 	}
 	text := fmt.Sprintf("no rule lets %s run anything of %s", d.Peer, d.Connector)
+	if !slices.Contains(connectors, d.Connector.String()) {
+		if hint := strict.Meant(d.Connector.String(), connectors); hint != "" {
+			text += " (" + hint + ")"
+		}
+		return text
+	}
 	if len(d.Commands) > 0 {
 		text = fmt.Sprintf("no rule lets %s run that", d.Peer)
 		for _, c := range d.Commands {
