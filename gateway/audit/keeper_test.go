@@ -267,6 +267,12 @@ func TestFile(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, keep())
 
+	// A key alone is enough to know that it was another ledger's.
+	alone := filepath.Join(t.TempDir(), "kept")
+	require.NoError(t, os.WriteFile(alone+".key", []byte(other.VerifierKey()), 0o600))
+	require.ErrorIs(t, File(alone, b.VerifierKey()).Keep(t.Context(), must(b.Checkpoint())), ErrOtherLedger)
+	require.NoFileExists(t, alone)
+
 	require.Error(t, File(filepath.Join(dir, "none", "x"), b.VerifierKey()).Keep(t.Context(), older))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir"), 0o700))
 	require.Error(t, File(filepath.Join(dir, "dir"), b.VerifierKey()).Keep(t.Context(), older))
