@@ -314,7 +314,7 @@ func (f *finder) acts(list []ast.Stmt) (yes bool) {
 		}
 		if c, ok := e.X.(*ast.CallExpr); ok {
 			if sel, ok := c.Fun.(*ast.SelectorExpr); ok {
-				yes = yes || slices.Contains([]string{"Cancel", "Deny", "disconnect", "answerUnread", "reset"}, sel.Sel.Name)
+				yes = yes || slices.Contains([]string{"Cancel", "Deny", "disconnect", "answerUnread", "reset", "cancel", "rejectLocked"}, sel.Sel.Name)
 			}
 		}
 	}

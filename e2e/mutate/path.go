@@ -46,6 +46,13 @@ func path() []part {
 			files:  []string{"admit.go", "run.go", "control.go", "live.go", "reload.go", "revoke.go", "capability.go", "locked.go"},
 			denies: []string{"stop", "disallowed", "running"}, skip: []string{"linger"},
 		},
+		{
+			dir: "gateway/operation", files: []string{"input.go", "output.go", "attachment.go", "operation.go"},
+			skip: []string{ // flow, not refusals
+				"Serve", "serve", "inputClosed", "follow", "exitAcked", "detach", "nextInput", "tookInput", "awaitSpace", "heldByCaller", "Overdue", "drain",
+			},
+			tests: []string{"gateway"},
+		},
 		{dir: "gateway/grant", tests: []string{"gateway"}},
 		{dir: "gateway/door", files: []string{"door.go", "penalty.go", "permits.go"}, denies: []string{"forgotten"}, tests: []string{"gateway"}},
 		{dir: "gateway/admin", files: []string{"server.go", "peer_linux.go", "socket_unix.go"}},
