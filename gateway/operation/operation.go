@@ -19,6 +19,8 @@ const (
 	firstAttach = 10 * time.Second // for the stream of the Start, whatever the grace is
 	killBudget  = 5 * time.Second  // for the root process to be gone after Kill
 
+	hastyDrain = 100 * time.Millisecond // for what is in the pipes of a tree that Hurry had killed
+
 	// Times ExitAck: for one frame, once the process has ended, and for the next one of
 	// a caller that beats.
 	stall, beat = 12, 3
@@ -259,8 +261,9 @@ func (o *Operation) waitFor(d time.Duration, cut <-chan struct{}) (route.Exit, e
 	return o.process.Wait(ctx)
 }
 
-// Hurry shortens the grace between Terminate and Kill, from now on, to d. Later
-// calls may only shorten it further.
+// Hurry shortens the grace between Terminate and Kill, from now on, to d: then nothing
+// of the tree goes on, whoever holds its outputs or does not read them. It is for an
+// operation that was cancelled. Later calls may only shorten it further.
 func (o *Operation) Hurry(d time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -285,12 +288,12 @@ func (o *Operation) rootExited() {
 }
 
 // drain waits for the end of both outputs. Time in which only the caller holds
-// them up does not count, unless the operation was stopped. It reports whether
-// something was cut off.
+// them up does not count, unless the operation was stopped. When Hurry's time has come
+// the tree is killed. It reports whether something was cut off.
 func (o *Operation) drain(stopped bool) bool {
 	idle := time.NewTimer(o.cfg.Drain)
 	defer idle.Stop()
-	cancelled := o.ctx.Done()
+	cancelled, hurried := o.ctx.Done(), (<-chan struct{})(o.hurry)
 	if stopped {
 		cancelled = nil
 	}
@@ -300,6 +303,10 @@ func (o *Operation) drain(stopped bool) bool {
 			return false
 		case <-cancelled:
 			stopped, cancelled = true, nil
+		case <-hurried:
+			stopped, hurried = true, nil
+			_ = o.process.Kill() // Close follows, and answers for the tree
+			idle.Reset(min(o.cfg.Drain, hastyDrain))
 		case <-idle.C:
 			if !stopped && o.heldByCaller() {
 				idle.Reset(o.cfg.Drain)

@@ -157,6 +157,43 @@ func TestHurryShortensTheGrace(t *testing.T) {
 	require.Equal(t, "SIGKILL", c.finish().Signal)
 }
 
+// TestHurryEndsTheTree: a grandchild that holds an output, and a caller that reads
+// nothing, do not keep what may not go on alive until the drain is over.
+func TestHurryEndsTheTree(t *testing.T) {
+	for what, program := range map[string]fakehost.Program{
+		"that has lost its root to the stop": func(c *fakehost.Child) route.Exit {
+			c.Keep(c.Stdout)
+			<-c.Terminated
+			return route.Exit{Signal: "SIGTERM"}
+		},
+		"whose root had ended by itself": func(c *fakehost.Child) route.Exit {
+			c.Keep(c.Stdout)
+			return route.Exit{}
+		},
+		"whose caller reads nothing": func(c *fakehost.Child) route.Exit {
+			c.Keep(c.Stdout)
+			go func() {
+				for {
+					if _, err := c.Stdout.Write(make([]byte, 64<<10)); err != nil {
+						return
+					}
+				}
+			}()
+			<-c.Terminated
+			return route.Exit{Signal: "SIGTERM"}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := start(t, Config{Grace: time.Hour, Drain: time.Hour}, false, program)
+			c := h.dial(first{})
+			c.until(func() bool { return c.accepted != nil })
+			h.op.Cancel(CauseRevoked)
+			h.op.Hurry(time.Millisecond)
+			require.Eventually(t, func() bool { _, ended := h.op.Ended(); return ended }, patience, time.Millisecond)
+		})
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	limits := unlimited()
 	limits.Run = 30 * time.Millisecond
