@@ -24,7 +24,7 @@ const maxPolicyFile = 1 << 20
 func (a *app) policyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "check, test and explain the file that says what is lent",
+		Short: "check, compare, explain and change the file that says what is lent",
 		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(a.policyCheckCommand(), a.policyTestCommand(), a.policyExplainCommand(), a.policySchemaCommand(), a.policyPresetCommand(),

@@ -24,7 +24,8 @@ func (w *writer) flow(n *strict.Node, indent int) {
 	commented := w.trailing(begins(0))
 	for i := range n.Values {
 		from := begins(i)
-		commented = w.flowComments(from, indent+2) || commented
+		// A comment between a key and its value is put before both.
+		commented = w.flowComments(w.s.Span(n.Values[i]).From, indent+2) || commented
 		switch {
 		case commented || w.s.Line(from) > w.last:
 			w.line(indent+2, "")
@@ -61,13 +62,8 @@ func (w *writer) flowItem(n *strict.Node, i, indent int) {
 	v := n.Values[i]
 	if n.Kind == strict.Map {
 		k := w.s.Span(n.Keys[i])
-		w.add(w.s.Text[k.From:k.To] + ":")
+		w.add(w.s.Text[k.From:k.To] + ": ")
 		w.last = w.s.Line(k.To)
-		if w.flowComments(w.s.Span(v).From, indent+4) {
-			w.line(indent+4, "")
-		} else {
-			w.add(" ")
-		}
 	}
 	if w.s.Flow(v) {
 		w.flow(v, indent+2)

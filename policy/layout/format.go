@@ -67,6 +67,8 @@ func write(s *Source) string {
 	}
 	if s.Flow(s.Root) {
 		w.before(root.From, 0)
+		w.blank(root.From)
+		w.line(0, "")
 		w.flow(s.Root, 0)
 		w.trailing(len(w.s.Text))
 	} else {
