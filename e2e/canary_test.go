@@ -255,7 +255,7 @@ func TestCanary(t *testing.T) {
 	} {
 		life.run(c.name, caller, c.in, c.exit, append([]string{"run", "fx"}, c.args...)...)
 	}
-	life.look(canaries["argv"])
+	life.look(canaries["argv"], file)
 	require.NoError(t, sleeping())
 	life.run("after", owner, "", 0, "ops", "list", "--all", "--json")
 	life.stop()
@@ -373,7 +373,7 @@ func (l *life) hold(f lease.File, note string) (end func() error, token []byte) 
 
 // look asks the gateway, while it runs something, in every way that there is, and
 // looks at its processes.
-func (l *life) look(argv string) {
+func (l *life) look(argv, file string) {
 	l.t.Helper()
 	owner := l.vars["OWNER"]
 	for _, command := range []string{
@@ -397,13 +397,19 @@ func (l *life) look(argv string) {
 		require.NotContains(l.t, string(l.written["metrics"]), label+"=")
 	}
 	l.run("cancel", owner, "", 0, "ops", "cancel", "held-operation-1", "--now")
-	if help, _ := l.lend(owner, "--help"); !strings.Contains(help, "lockdown") {
-		return
-	}
 	l.run("lease list", owner, "", 0, "lease", "list", "--json")
 	l.run("lockdown", owner, "", 0, "lockdown")
 	l.run("refused by lockdown", l.vars["CALLER"], "", 126, "run", "fx", "args", "--word", argv)
 	l.run("unlock", owner, "", 0, "unlock")
+	narrow := filepath.Join(l.dir, "narrow.yaml")
+	text := strings.Replace(canaryPolicy, "commands: {args: {}, ", "commands: {", 1)
+	require.NoError(l.t, os.WriteFile(narrow, []byte(os.Expand(text, func(v string) string { return l.vars[v] })), 0o600))
+	l.run("policy diff", owner, "", 0, "policy", "diff", narrow)
+	l.run("policy diff --json", owner, "", 0, "policy", "diff", "--json", narrow)
+	l.run("policy who-can", owner, "", 0, "policy", "who-can", "fx/args", "--json")
+	l.run("lease show", owner, "", 0, "lease", "show", file, "--json")
+	l.run("lease revoke", owner, "", 0, "lease", "revoke", file)
+	l.run("refused by revocation", l.vars["CALLER"], "", 126, "run", "fx", "args", "--word", argv)
 }
 
 func fetch(t *testing.T, transport http.RoundTripper, url string) []byte {
