@@ -109,6 +109,22 @@ func auditError(err error) error {
 	return err
 }
 
+// linesError is auditError for a command that writes JSON lines: there are no others
+// on stdout then.
+func (a *app) linesError(err error) error {
+	err = auditError(err)
+	if err == nil || !a.json {
+		return err
+	}
+	hint := ""
+	var withHint *hinted
+	if errors.As(err, &withHint) {
+		hint = withHint.hint
+	}
+	a.problem(err.Error(), hint)
+	return &statusError{1}
+}
+
 func (a *app) auditShowCommand() *cobra.Command {
 	var f auditFlags
 	var last int
@@ -203,7 +219,7 @@ until ^C. With --json, JSON lines.`,
 			if err == nil && follow {
 				err = v.Follow(cmd.Context(), a.printRecord)
 			}
-			return auditError(err)
+			return a.linesError(err)
 		},
 	}
 	f.add(c)
@@ -246,7 +262,7 @@ all text is printable ASCII.`,
 				}
 				return lines.Encode(r)
 			})
-			return auditError(errors.Join(err, out.Flush()))
+			return a.linesError(errors.Join(err, out.Flush()))
 		},
 	}
 	f.add(c)
