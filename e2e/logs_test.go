@@ -186,3 +186,37 @@ func written(e ast.Expr) string {
 	write(e)
 	return b.String()
 }
+
+// TestEventsAreCounted: what the gateway records under a name is in the table of the
+// metrics.
+func TestEventsAreCounted(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "metrics.md"))
+	require.NoError(t, err)
+	found := 0
+	for _, p := range loadPackages(t) {
+		if !matches("gateway/*", p.dir) && p.dir != "gateway" && p.dir != "cmd/lend" || p.dir == "gateway/ledger" || matches("gateway/ledger/*", p.dir) {
+			continue
+		}
+		for file, f := range p.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				c, ok := n.(*ast.CompositeLit)
+				if !ok || c.Type == nil || written(c.Type) != "ledger.Event" {
+					return true
+				}
+				for _, e := range c.Elts {
+					field, ok := e.(*ast.KeyValueExpr)
+					if !ok || written(field.Key) != "Name" {
+						continue
+					}
+					if name, constant := literal(field.Value); constant {
+						found++
+						checkf(t, strings.Contains(string(doc), "`"+name+"`"), "%s records %s, which docs/metrics.md does not name", file, name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	require.Greater(t, found, 8)
+}

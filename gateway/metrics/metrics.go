@@ -45,7 +45,7 @@ func events() []string {
 		"gateway.started", "gateway.stopped",
 		"policy.loaded", "policy.rejected", "policy.missing", "policy.restored",
 		"revocation.added", "lockdown.on", "lockdown.off",
-		"degraded", "recovered", "checkpoint.kept", "ledger.loss-accepted",
+		"degraded", "recovered", "checkpoint.kept",
 		otherEvent,
 	}
 }
