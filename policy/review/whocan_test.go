@@ -46,6 +46,7 @@ func TestWhoCan(t *testing.T) {
 		{"a list", "list", "1", "tag=x,y", late, []string{"agent owner 1 14", "maria owner 1 14"}},
 		{"too many", "list", "1", "tag=x,y,z", late, nil},
 		{"a value that nothing accepts", "list", "1", "tag=-x", late, nil},
+		{"two values of one", "list", "1", "repo=a,b", late, nil},
 		{"no such parameter", "list", "1", "color=red", late, nil},
 		{"nobody", "show", "", "", early, nil},
 		{"unknown", "drop", "", "", early, nil},
