@@ -162,7 +162,7 @@ var ownersWays = map[string]string{
 	"Status": "shows the owner what there is", "Operations": "shows the owner what there was",
 	"Run": "waits, then closes", "Close": "ends everything", "Stop": "ends one operation",
 	"Reload": "narrows what runs; what it widens still has to be admitted", "Suspend": "denies",
-	"Recheck": "ends what may not go on", "Enforce": "ends what was revoked", "Record": "writes an event",
+	"Recheck": "ends what may not go on", "Revoke": "takes back", "Record": "writes an event",
 }
 
 func (w *watched) mustAsk(what string, f func()) {

@@ -235,8 +235,9 @@ func (n *Node) tend() {
 			n.cfg.Log.Error().Msg("panic in a round of the gateway's own")
 		}
 	}()
-	n.refreshRevocations()
+	n.revoking.refresh()
 	n.recheck(false)
+	n.noteLocked() // last: the record waits for a slow disk
 	n.evict()
 	if n.budget.Full() { // others need what is kept for a reader who takes nothing
 		if op := n.live.overdue(); op != nil {

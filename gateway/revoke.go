@@ -48,33 +48,44 @@ func (n *Node) revoke(q *protocol.RevokeRequest) (protocol.ControlReply, error) 
 	if n.revoking.registry == nil {
 		return nil, &protocol.Refusal{Code: protocol.CodeUnsupported}
 	}
-	by, e, added, err := n.revoking.registry.Accept(&revocation.Authority{
+	authority := &revocation.Authority{
 		Gateway: n.self, Owner: n.cfg.Owner, Now: n.cfg.Now,
 		Listed: func(id name.PeerID) bool { _, ok := n.policy.Load().Issuer(id); return ok },
-	}, q.Envelope)
+	}
+	stopped, err := n.Revoke(func() (string, []revocation.Entry, error) {
+		by, e, added, err := n.revoking.registry.Accept(authority, q.Envelope)
+		if err != nil || !added {
+			return "", nil, err
+		}
+		return by.String(), []revocation.Entry{e}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	var news []revocation.Entry
-	if added {
-		news = append(news, e)
-	}
-	return &protocol.RevokeReply{Stopped: uint32(n.Enforce(by.String(), news...))}, nil
+	return &protocol.RevokeReply{Stopped: uint32(stopped)}, nil
 }
 
 // Now is the gateway's time, which never goes back.
 func (n *Node) Now() time.Time { return n.cfg.Now() }
 
-// Enforce ends what is revoked now, by a lockdown too, and then records what was
-// added to the Registry, and by whom: "owner", or a peer ID. It returns how many
-// operations there were to end; they end within a second.
-func (n *Node) Enforce(by string, added ...revocation.Entry) (stopped int) {
+// Revoke makes a change of the Registry, ends what it revokes, by a lockdown too, and
+// then records what was added to it, and by whom ("owner", or a peer ID), as change
+// says. It returns how many operations ran that the change has revoked; they end
+// within a second. The error is that of change, which may count all the same.
+func (n *Node) Revoke(change func() (by string, added []revocation.Entry, err error)) (stopped int, err error) {
+	var good []*entry
 	for _, e := range n.live.all() {
-		if e.running() && e.verified.Revoked(n.verifier.Revoked) {
+		if e.running() && !e.verified.Revoked(n.verifier.Revoked) {
+			good = append(good, e)
+		}
+	}
+	by, added, err := change()
+	n.recheck(false)
+	for _, e := range good {
+		if e.verified.Revoked(n.verifier.Revoked) {
 			stopped++
 		}
 	}
-	n.recheck(false)
 	for i := range added {
 		facts := revocations.Facts(&added[i])
 		facts["by"] = by
@@ -82,21 +93,14 @@ func (n *Node) Enforce(by string, added ...revocation.Entry) (stopped int) {
 		n.cfg.Log.Info().Str("by", by).Int("stopped", stopped).Msg("revoked")
 	}
 	n.noteLocked()
-	return stopped
+	return stopped, err
 }
 
-// refreshRevocations looks at what another process may have changed, and acts on it
-// before it waits for the record.
-func (n *Node) refreshRevocations() {
-	if n.revoking.registry == nil {
-		return
+// refresh looks at what another process may have changed.
+func (r *revoking) refresh() {
+	if r.registry != nil {
+		r.registry.Refresh()
 	}
-	before := n.revoking.locked()
-	n.revoking.registry.Refresh()
-	if n.revoking.locked() != nil && before == nil {
-		n.recheck(false)
-	}
-	n.noteLocked()
 }
 
 // noteLocked records that everything is revoked, and that it no longer is.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/sha256"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/lease/revocation"
@@ -50,6 +52,14 @@ func (s *stored) sign(by identity, e revocation.Entry, edit ...func(*revocation.
 		e(&st)
 	}
 	return must(revocation.Seal(st, by.priv))
+}
+
+// change makes a change of the store as the owner, and returns what it has stopped.
+func (s *stored) change(do func() error) int {
+	s.t.Helper()
+	stopped, err := s.node.Revoke(func() (string, []revocation.Entry, error) { return "owner", nil, do() })
+	require.NoError(s.t, err)
+	return stopped
 }
 
 func (d *dialer) revoke(envelope []byte) protocol.ControlReply {
@@ -232,9 +242,10 @@ func TestRevokedHolderLooksNothingUp(t *testing.T) {
 			three := s.start(s.lease(), "sleep") // that ends by it, and is not acknowledged yet
 			run := d.run(three)
 			run.answer()
-			_, err = s.store.Add(s.clock.now(), revocation.Entry{Holder: s.agent.id}.Kept(s.clock.now()))
-			require.NoError(t, err)
-			require.Equal(t, 1, s.node.Enforce("owner"))
+			require.Equal(t, 1, s.change(func() error {
+				_, err := s.store.Add(s.clock.now(), revocation.Entry{Holder: s.agent.id}.Kept(s.clock.now()))
+				return err
+			}))
 			run.until(func() bool { return run.exit != nil })
 			require.Len(t, s.node.Status().Operations, 1)
 			require.IsType(t, &protocol.Refused{}, status(three))
@@ -258,9 +269,11 @@ func TestLockdown(t *testing.T) {
 			first := s.start(l, "sleep")
 			run := d.run(first)
 			run.answer()
-			require.NoError(t, s.store.Lock(s.clock.now(), "test"))
-			began := time.Now()
-			require.Equal(t, 1, s.node.Enforce("owner"))
+			began, running := time.Now(), s.node.live.get(ledger.Key{
+				Issuer: s.issuer.id, Invocation: s.key(first).Invocation, Holder: s.agent.id, Operation: first.Operation,
+			})
+			require.Equal(t, 1, s.change(func() error { return s.store.Lock(s.clock.now(), "test") }))
+			require.Equal(t, operation.CauseOwner, context.Cause(running.op.Context()), "at once, not when somebody looks")
 			require.Equal(t, protocol.CodeOwnerStopped, run.finish().Code)
 			require.Less(t, time.Since(began), time.Second)
 
@@ -279,8 +292,7 @@ func TestLockdown(t *testing.T) {
 			}
 			locked()
 			require.Equal(t, []map[string]string{{"why": "test"}}, s.events("lockdown.on"))
-			require.True(t, must(s.store.Unlock()))
-			s.node.Enforce("owner")
+			require.Zero(t, s.change(func() error { require.True(t, must(s.store.Unlock())); return nil }))
 			d.run(s.start(l, "print", "--size=1")).finish()
 			require.Len(t, s.events("lockdown.off"), 1)
 
@@ -307,8 +319,7 @@ func TestStoreThatVanishes(t *testing.T) {
 	d.run(s.start(l, "print")).wantRefused(protocol.CodeGatewayLocked)
 	d.wantNotRevoked(protocol.CodeGatewayLocked, s.sign(s.owner, revocation.Entry{Holder: s.agent.id}))
 	eventually(t, func() bool { return len(s.events("degraded")) == 1 })
-	require.NoError(t, s.store.Renew(s.clock.now().Add(-time.Minute)))
-	s.node.Enforce("owner")
+	s.change(func() error { return s.store.Renew(s.clock.now().Add(-time.Minute)) })
 	require.Equal(t, []map[string]string{{"what": "revocations"}}, s.events("recovered"))
 	d.run(s.start(s.lease(), "print", "--size=1")).finish()
 }

@@ -12,8 +12,13 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/revocations"
+	"github.com/lendcli/lend/lease/revocation"
 	"github.com/lendcli/lend/protocol/name"
 )
+
+// lockdownPatience is how long a gateway that runs is waited for, before the mark is
+// set without it.
+const lockdownPatience = 5 * time.Second
 
 func (a *app) lockdownCommand() *cobra.Command {
 	var why string
@@ -40,29 +45,31 @@ func (a *app) lockdown(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	// The mark first: it holds whatever the gateway does, which looks for it itself. If
-	// it cannot be written, the gateway can still stop everything while it runs.
+	gateway := admin.NewClient(p.socket)
+	asking, cancel := context.WithTimeout(ctx, lockdownPatience)
+	r, err := gateway.Lockdown(asking, admin.Lockdown{On: true, Why: why})
+	cancel()
+	// Whatever it answers: a gateway looks for the mark itself, also one that starts now.
 	store := openRevocations(p)
 	was := store.Lockdown() != nil
 	markErr := store.Lock(time.Now(), why)
-	gateway := admin.NewClient(p.socket)
-	r, err := gateway.Lockdown(ctx, admin.Lockdown{On: true, Why: why})
 	switch {
+	case err == nil:
 	case errors.Is(err, admin.ErrNotRunning) && markErr == nil:
 		r = lockdownShown(store)
+		r.Was = was
 	case errors.Is(err, admin.ErrNotRunning):
 		return markErr
-	case err != nil && markErr == nil:
+	case markErr == nil:
 		return hintf("stop the process of lend serve if its callers still run", "it is locked down, but the gateway does not say so: %w", err)
-	case err != nil:
+	default:
 		return notKept(ctx, gateway, markErr)
 	}
-	r.Was = was
 	return a.show(r, func() error {
 		switch {
-		case !r.Gateway:
+		case !r.Gateway && !r.Was:
 			return a.say("locked down: no gateway is running here, the next one denies everything; lend unlock ends it")
-		case was:
+		case r.Was:
 			return a.say("locked down already; lend unlock ends it")
 		}
 		return a.say("locked down: everything is denied, %s; lend unlock ends it", stoppedText(r.Stopped))
@@ -165,15 +172,16 @@ func (s *serving) Lockdown(_ context.Context, want admin.Lockdown) (admin.Lockdo
 	}
 	was := s.revoked.Lockdown() != nil
 	var r admin.Lockdown
-	var err error
-	if want.On {
-		err = s.revoked.Lock(time.Now(), want.Why)
-		r = lockdownShown(s.revoked)
-		r.Was = was
-	} else {
-		r, err = unlocked(s.revoked, s.node.Now(), want.AcceptLoss)
-	}
-	stopped := s.node.Enforce("owner")
+	stopped, err := s.node.Revoke(func() (_ string, _ []revocation.Entry, err error) {
+		if want.On {
+			err = s.revoked.Lock(time.Now(), want.Why)
+			r = lockdownShown(s.revoked)
+			r.Was = was
+		} else {
+			r, err = unlocked(s.revoked, s.node.Now(), want.AcceptLoss)
+		}
+		return "", nil, err
+	})
 	r.Gateway, r.Stopped = true, stopped
 	return r, err
 }

@@ -392,17 +392,14 @@ func (s *serving) Revoke(_ context.Context, r admin.Revocation) (admin.Revoked, 
 	}
 	now := s.node.Now()
 	e = e.Kept(now)
-	n, err := s.revoked.Add(now, e)
-	if err != nil {
-		s.node.Recheck() // it may count all the same
-		return out, err
-	}
-	if out.New = n > 0; out.New {
-		out.Stopped = s.node.Enforce("owner", e)
-	} else {
-		out.Stopped = s.node.Enforce("owner")
-	}
-	return out, nil
+	out.Stopped, err = s.node.Revoke(func() (string, []revocation.Entry, error) {
+		n, err := s.revoked.Add(now, e)
+		if out.New = n > 0; err != nil || !out.New {
+			return "", nil, err
+		}
+		return "owner", []revocation.Entry{e}, nil
+	})
+	return out, err
 }
 
 // Leases implements admin.Revoker.
