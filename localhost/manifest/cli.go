@@ -30,7 +30,7 @@ func (c *checker) cli(d *cliDocument) CLI {
 		out.Runtime = c.runtime(d.Runtime)
 	case KindNPM:
 		c.absent("cli.entrypoint", d.Entrypoint != "", d.Kind)
-		c.absent("cli.sha256", d.SHA256 != "", d.Kind)
+		c.sha256(d.SHA256)
 		out.Runtime = c.runtime(orNode(d.Runtime))
 		if out.Runtime.Profile != "node" {
 			c.bad("cli.runtime.profile", "an npm package runs on \"node\"")
@@ -38,6 +38,9 @@ func (c *checker) cli(d *cliDocument) CLI {
 		if d.Package == nil {
 			c.bad("cli.package", "it is missing")
 			break
+		}
+		if d.SHA256 != "" && d.Package.Native == "" {
+			c.bad("cli.sha256", "with kind %q only for a native executable (cli.package.native)", d.Kind)
 		}
 		out.Package = c.pkg(d.Package)
 	default:
@@ -65,7 +68,11 @@ func (c *checker) entrypoint(d *cliDocument) {
 	if d.Entrypoint == FileName {
 		c.bad("cli.entrypoint", "it is the manifest")
 	}
-	if b, err := hex.DecodeString(d.SHA256); d.SHA256 != "" && (err != nil || len(b) != 32 || strings.ToLower(d.SHA256) != d.SHA256) {
+	c.sha256(d.SHA256)
+}
+
+func (c *checker) sha256(s string) {
+	if b, err := hex.DecodeString(s); s != "" && (err != nil || len(b) != 32 || strings.ToLower(s) != s) {
 		c.bad("cli.sha256", "want 64 lower-case hexadecimal digits")
 	}
 }
@@ -113,8 +120,25 @@ func (c *checker) pkg(d *packageDocument) *Package {
 	} else {
 		c.err("cli.package.lock", CheckPath(d.Lock))
 	}
-	p := Package(*d)
-	return &p
+	if d.Native != "" {
+		c.err("cli.package.native", CheckPath(d.Native))
+		if d.Bin != "" {
+			c.bad("cli.package.native", "not with a bin: one of them says what runs")
+		}
+	}
+	c.lifecycle(d.Lifecycle)
+	return &Package{d.Name, d.Version, d.Integrity, d.Bin, d.Native, d.Lock, d.Lifecycle}
+}
+
+func (c *checker) lifecycle(l *Lifecycle) {
+	if l == nil {
+		return
+	}
+	if l.Event != "postinstall" {
+		c.bad("cli.package.lifecycle.event", "want \"postinstall\": no other script ever runs")
+	}
+	c.err("cli.package.lifecycle.entrypoint", CheckPath(l.Entrypoint))
+	c.arguments("cli.package.lifecycle.arguments", l.Arguments)
 }
 
 func (c *checker) contract(d *cliDocument) argv.Contract {

@@ -72,7 +72,17 @@ type Package struct {
 	Version   string // x.y.z with an optional prerelease
 	Integrity string // "sha512-" and the base64 of 64 bytes
 	Bin       string // which of the package's bins; "" if it has one
+	Native    string // safe relative path of an executable in the package, instead of a bin
 	Lock      string // safe relative path of the lock in the artifact
+	Lifecycle *Lifecycle
+}
+
+// Lifecycle is one script of the package that runs after its installation; no other
+// script of any package does.
+type Lifecycle struct {
+	Event      string   `json:"event"`      // "postinstall"
+	Entrypoint string   `json:"entrypoint"` // safe relative path of a JavaScript file in the package
+	Arguments  []string `json:"arguments,omitempty"`
 }
 
 // Secret declares a value that the owner sets per connection and the child gets as

@@ -78,6 +78,17 @@ func TestParse(t *testing.T) {
 	require.Equal(t, &Runtime{Profile: "node"}, m.CLI.Runtime)
 }
 
+func TestParseNativePackage(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("ab", 32)
+	doc := edit(t, npmManifest, `"bin": "json5"`, `"native": "bin/json5", "lifecycle": {"event": "postinstall", "entrypoint": "install.js", "arguments": ["--now"]}`)
+	m, err := Parse([]byte(edit(t, doc, `"kind": "npm",`, `"kind": "npm", "sha256": "`+sum+`",`)))
+	require.NoError(t, err)
+	require.Equal(t, sum, m.CLI.SHA256)
+	require.Equal(t, "bin/json5", m.CLI.Package.Native)
+	require.Equal(t, &Lifecycle{"postinstall", "install.js", []string{"--now"}}, m.CLI.Package.Lifecycle)
+}
+
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -143,6 +154,15 @@ func TestParseRefuses(t *testing.T) {
 		{"npm-no-lock", npmManifest, `"lock": "package-lock.json",`, ``, "cli.package.lock"},
 		{"npm-lock-escape", npmManifest, `"package-lock.json"`, `"../package-lock.json"`, "cli.package.lock"},
 		{"npm-bin", npmManifest, `"bin": "json5"`, `"bin": "../json5"`, "cli.package.bin"},
+		{"npm-native-and-bin", npmManifest, `"bin": "json5"`, `"bin": "json5", "native": "bin/x"`, "cli.package.native: not with a bin"},
+		{"npm-native-escape", npmManifest, `"bin": "json5"`, `"native": "../x"`, "cli.package.native"},
+		{"npm-sha256", npmManifest, `"kind": "npm",`, `"kind": "npm", "sha256": "` + strings.Repeat("ab", 32) + `",`, "cli.sha256: with kind"},
+		{"npm-sha256-shape", npmManifest, `"kind": "npm",`, `"kind": "npm", "sha256": "ABC",`, "cli.sha256: want 64"},
+		{"lifecycle-event", npmManifest, `"bin": "json5"`, `"lifecycle": {"event": "preinstall", "entrypoint": "x.js"}`, "cli.package.lifecycle.event"},
+		{"lifecycle-path", npmManifest, `"bin": "json5"`, `"lifecycle": {"event": "postinstall", "entrypoint": "/x.js"}`, "cli.package.lifecycle.entrypoint"},
+		{"lifecycle-nothing", npmManifest, `"bin": "json5"`, `"lifecycle": {"event": "postinstall"}`, "cli.package.lifecycle.entrypoint"},
+		{"lifecycle-nul", npmManifest, `"bin": "json5"`, `"lifecycle": {"event": "postinstall", "entrypoint": "x.js", "arguments": ["\u0000"]}`, "cli.package.lifecycle.arguments[0]"},
+		{"lifecycle-unknown", npmManifest, `"bin": "json5"`, `"lifecycle": {"event": "postinstall", "entrypoint": "x.js", "shell": true}`, "unknown field"},
 		{"no-cli", npmManifest, `"cli"`, `"clj"`, "unknown field"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,7 +66,10 @@ type packageDocument struct {
 	Version   string `json:"version"`
 	Integrity string `json:"integrity"`
 	Bin       string `json:"bin,omitempty"`
+	Native    string `json:"native,omitempty"`
 	Lock      string `json:"lock"`
+
+	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
 }
 
 type secretDocument struct {
