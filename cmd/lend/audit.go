@@ -17,6 +17,7 @@ import (
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // auditCommand is the noun of the record.
@@ -65,6 +66,9 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 	if pol, err := loadPolicy(p.policy()); err == nil { // names only: what cannot be read has none
 		c.Peers = pol.Peers()
 	}
+	if !knownPeer(f.filter.Peer, c.Peers) {
+		return nil, usagef("--peer with a peer ID, as lend audit show --json has it", "the policy of this machine names no peer %s", name.Quote(f.filter.Peer))
+	}
 	now := time.Now()
 	for flag, t := range map[string]struct {
 		text string
@@ -85,6 +89,15 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 		c.Filter.Kinds = append(c.Filter.Kinds, kind)
 	}
 	return audit.New(c), nil
+}
+
+// knownPeer tells whether s is nothing, a peer ID, or the policy's name of one.
+func knownPeer(s string, peers map[name.Label]name.PeerID) bool {
+	if _, err := name.ParsePeerID(s); s == "" || err == nil {
+		return true
+	}
+	label, err := name.ParseLabel(s)
+	return err == nil && !peers[label].IsZero()
 }
 
 func (a *app) ledgerDir(flag string) (string, error) {

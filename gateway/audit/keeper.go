@@ -58,8 +58,10 @@ type Keeper struct {
 	signing sync.Mutex // held while a checkpoint is signed and handed over; guards closed
 	closed  bool
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows, and events.Add against events.Wait
 	newest Checkpoint
+	last   bool           // no event is recorded any more
+	events sync.WaitGroup // those that are being recorded
 }
 
 // Checkpoint is a signed state of the ledger.
@@ -235,9 +237,9 @@ func (k *Keeper) kept(p *place, c Checkpoint) {
 	switch {
 	case was != "":
 		k.cfg.Log.Info().Str("where", p.Name).Msg("checkpoints are kept again")
-		k.cfg.Event(ledger.Event{Name: "recovered", Facts: map[string]string{"what": "checkpoints", "where": p.Name}})
+		k.event(ledger.Event{Name: "recovered", Facts: map[string]string{"what": "checkpoints", "where": p.Name}})
 	case first:
-		k.cfg.Event(ledger.Event{Name: "checkpoint.kept", Facts: map[string]string{"where": p.Name, "records": strconv.FormatUint(c.Records, 10)}})
+		k.event(ledger.Event{Name: "checkpoint.kept", Facts: map[string]string{"where": p.Name, "records": strconv.FormatUint(c.Records, 10)}})
 	}
 }
 
@@ -255,9 +257,20 @@ func (k *Keeper) trouble(p *place, err error) {
 		return
 	}
 	k.cfg.Log.Error().Str("where", p.Name).Str("cause", text).Msg("checkpoints are not kept")
-	if k.ctx.Err() == nil {
-		k.cfg.Event(ledger.Event{Name: "degraded", Facts: map[string]string{"what": "checkpoints", "where": p.Name, "problem": text}})
+	k.event(ledger.Event{Name: "degraded", Facts: map[string]string{"what": "checkpoints", "where": p.Name, "problem": text}})
+}
+
+// event records, unless the last checkpoint is being made: it covers all.
+func (k *Keeper) event(e ledger.Event) {
+	k.mu.Lock()
+	if k.last {
+		k.mu.Unlock()
+		return
 	}
+	k.events.Add(1)
+	k.mu.Unlock()
+	defer k.events.Done()
+	k.cfg.Event(e)
 }
 
 // Now signs a checkpoint of all that was recorded, and waits until each place has
@@ -334,6 +347,10 @@ func (k *Keeper) Close() error {
 	k.once.Do(func() {
 		close(k.closing)
 		k.ticker.Wait()
+		k.mu.Lock()
+		k.last = true
+		k.mu.Unlock()
+		k.events.Wait()
 		err = k.round(false)
 		k.signing.Lock()
 		k.closed = true

@@ -168,6 +168,28 @@ func TestKeeperStuckPlace(t *testing.T) {
 	})
 }
 
+// Starts do not wait for a place that is stuck, nor do checkpoints of the ledger's own.
+func TestStartsDoNotWaitForAPlace(t *testing.T) {
+	t.Parallel()
+	b, stuck := newBook(t), &fakePlace{wait: make(chan struct{}), deaf: true}
+	k := NewKeeper(KeeperConfig{
+		Sign: b.Checkpoint, Size: b.Size, Key: b.VerifierKey(), Places: []Place{stuck.place("stuck")},
+		Every: time.Millisecond, Patience: time.Millisecond, Event: func(e ledger.Event) { _ = b.Event(e) },
+	})
+	for n := 0; k.Places()[0].Problem == "" || n < 100; n++ {
+		b.end(b.start(fmt.Sprintf("op-%016d", n), "{}"), 0)
+	}
+	require.Empty(t, stuck.sizes())
+	require.Positive(t, k.Newest().Records)
+	close(stuck.wait)
+	require.NoError(t, k.Close())
+	require.Equal(t, k.Newest().Records, stuck.sizes()[len(stuck.sizes())-1])
+	v, err := Verify(b.dir, []Kept{{Name: "kept", Note: []byte(k.Newest().Signed)}})
+	require.NoError(t, err)
+	require.True(t, v.OK, v.Problem)
+	require.Zero(t, v.NotCovered, "nothing is recorded after the last one")
+}
+
 func TestKeeperPlaceThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
