@@ -201,12 +201,13 @@ func (s *Store) equip(ctx context.Context, g *depot.Staging, m manifest.Manifest
 	if m.CLI.Package == nil {
 		return nil
 	}
-	return s.installPackage(ctx, g, *m.CLI.Package, snap, rec, p)
+	return s.installPackage(ctx, g, m.CLI, snap, rec, p)
 }
 
 // installPackage runs npm ci for the lock in the artifact and keeps a snapshot of
 // what it laid out.
-func (s *Store) installPackage(ctx context.Context, g *depot.Staging, pkg manifest.Package, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) error {
+func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manifest.CLI, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) error {
+	pkg := *cli.Package
 	data, lock, err := readLock(snap, pkg)
 	if err != nil {
 		return err
@@ -226,11 +227,16 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, pkg manife
 	p.tell("verify packages", 0, 0)
 	err = artifact.Import(ctx, g.Path(scratchDir, "project"), g.Path(packageTree), artifact.Options{
 		Limits: artifact.ConnectorLimits(), Skip: npm.Leave,
-		Inspect: func(tree fs.FS) (_ []string, err error) {
-			if err = npm.CheckTree(tree, lock); err == nil {
-				rec.Script, err = npm.Bin(tree, pkg.Name, pkg.Bin)
+		Inspect: func(tree fs.FS) ([]string, error) {
+			if err := npm.CheckTree(tree, lock); err != nil {
+				return nil, err
 			}
-			return nil, err
+			program, err := npm.FindProgram(tree, pkg)
+			rec.Script, rec.Native = program.Path, program.Native
+			if err != nil || !program.Native {
+				return nil, err
+			}
+			return []string{program.Path}, nil
 		},
 	})
 	if err != nil {
@@ -239,6 +245,12 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, pkg manife
 	installed, err := artifact.Open(g.Path(packageTree), artifact.ConnectorLimits())
 	if err != nil {
 		return err
+	}
+	if _, sum, _ := installed.File(rec.Script); cli.SHA256 != "" && cli.SHA256 != sum {
+		return &artifact.RefusedError{Path: rec.Script, Reason: "its SHA-256 is " + sum + ", the manifest says another"}
+	}
+	if rec.Native {
+		rec.Runtime = nil // it installed the package, and does not run it
 	}
 	rec.PackageDigest, rec.HasScripts = installed.Digest(), lock.HasScripts()
 	return g.Remove(scratchDir)

@@ -232,7 +232,7 @@ func TestAddNPMRefuses(t *testing.T) {
 			delete(f.tree, "node_modules/dep/package.json")
 			delete(f.tree, "node_modules/dep/index.js")
 		}, want: "check installed packages"},
-		"native-bin": {change: func(f *fakeNPM) { f.tree["node_modules/hello/cli.js"] = "\x7fELF\x00" }, want: "native executable"},
+		"binary-bin": {change: func(f *fakeNPM) { f.tree["node_modules/hello/cli.js"] = "\x7fELF\x00" }, want: "neither a script nor a native executable"},
 		"collision":  {change: func(f *fakeNPM) { f.tree["node_modules/dep/INDEX.js"] = "x" }, want: "letter case"},
 	} {
 		t.Run(n, func(t *testing.T) {

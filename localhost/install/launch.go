@@ -94,14 +94,15 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 	if cli.Kind == manifest.KindNPM {
 		tree, file = trees[packageTree], rec.Script
 	}
-	if tree == nil || (cli.Kind == manifest.KindNative) != (l.Path == "") {
+	native := cli.Kind == manifest.KindNative || cli.Kind == manifest.KindNPM && rec.Native
+	if tree == nil || native != (l.Path == "") {
 		return tampered(rec.Name, rec.Version, errors.New("the receipt is not the manifest's"))
 	}
 	abs, _, ok := tree.File(file)
 	if !ok {
 		return tampered(rec.Name, rec.Version, errors.New("what it runs is not there"))
 	}
-	if cli.Kind == manifest.KindNative {
+	if native {
 		l.Path = abs
 		return nil
 	}

@@ -39,6 +39,7 @@ type Receipt struct {
 	ArtifactDigest string `json:"artifactDigest,omitempty"`
 	PackageDigest  string `json:"packageDigest,omitempty"`
 	Script         string `json:"script,omitempty"` // in the package tree
+	Native         bool   `json:"native,omitempty"` // Script is an executable, which needs no runtime
 	HasScripts     bool   `json:"hasScripts,omitempty"`
 
 	// Runtime is what the release runs on; of a runtime's own receipt, itself.

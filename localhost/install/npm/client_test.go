@@ -190,6 +190,13 @@ func TestToolFails(t *testing.T) {
 	err := tool.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0")
 	require.ErrorIs(t, err, no)
 	require.ErrorContains(t, err, `"code EINTEGRITY; \x1b[31mred"`)
+	for out, want := range map[string]string{
+		"npm warn old\nnpm error code EUSAGE\nnpm error\nnpm error `npm ci` can only install\nnpm error\nnpm error Missing: x@1 from lock file\nnpm error Usage: npm ci\n": "\"code EUSAGE; `npm ci` can only install; Missing: x@1 from lock file\"",
+		"node: not found\nat all\n": `"node: not found; at all"`,
+		"":                          "",
+	} {
+		require.Equal(t, want, strings.TrimPrefix(lastWords([]byte(out)), ": "))
+	}
 	_, err = tool.Resolve(t.Context(), t.TempDir(), "hello", "1.0.0")
 	require.ErrorIs(t, err, no)
 	_, err = tool.Resolve(t.Context(), t.TempDir(), "hello", "^1.0.0")

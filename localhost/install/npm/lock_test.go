@@ -2,12 +2,14 @@ package npm
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -201,32 +203,70 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-func TestBin(t *testing.T) {
+// thisExecutable is the beginning of a native executable of this system.
+func thisExecutable(t *testing.T) []byte {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f, err := os.Open(self)
+	require.NoError(t, err)
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 4096))
+	require.NoError(t, err)
+	return head
+}
+
+func TestFindProgram(t *testing.T) {
 	t.Parallel()
 	tree := goodTree()
-	p, err := Bin(tree, "hello", "")
+	find := func(pkg, bin, native string) (Program, error) {
+		return FindProgram(tree, manifest.Package{Name: pkg, Bin: bin, Native: native})
+	}
+	p, err := find("hello", "", "")
 	require.NoError(t, err, "of several, the one named as the package is")
-	require.Equal(t, "node_modules/hello/cli.js", p)
+	require.Equal(t, Program{Path: "node_modules/hello/cli.js"}, p)
 	for bin, want := range map[string]string{
-		"native": "native executable", "sh": "another interpreter", "up": "leaves the package", "absent": `it has "hello", "native", "sh", "up"`,
+		"native": "neither a script nor a native executable", "sh": "another interpreter", "up": "leaves the package", "absent": `it has "hello", "native", "sh", "up"`,
 	} {
-		_, err = Bin(tree, "hello", bin)
+		_, err = find("hello", bin, "")
 		require.ErrorContains(t, err, want)
 	}
-	tree["node_modules/one/package.json"] = &fstest.MapFile{Data: []byte(`{"name":"one","bin":"./lib/cli.js"}`)}
+	tree["node_modules/one/package.json"] = &fstest.MapFile{Data: []byte(`{"name":"one","bin":"./lib/cli.js","scripts":{"postinstall":"node get.js"}}`)}
+	_, err = find("one", "", "")
+	require.ErrorContains(t, err, `the file is not there; the package's postinstall script, which did not run, may make or download it: "node get.js"`)
 	tree["node_modules/one/lib/cli.js"] = &fstest.MapFile{Data: []byte("x")}
-	p, err = Bin(tree, "one", "")
+	p, err = find("one", "", "")
 	require.NoError(t, err, "one string is named as the package is")
-	require.Equal(t, "node_modules/one/lib/cli.js", p)
-	tree["node_modules/@s/two/package.json"] = &fstest.MapFile{Data: []byte(`{"name":"@s/two","bin":{"other":"x.js"}}`)}
-	_, err = Bin(tree, "@s/two", "")
+	require.Equal(t, Program{Path: "node_modules/one/lib/cli.js"}, p)
+	_, err = find("one", "", "lib/cli.js")
+	require.ErrorContains(t, err, "it is not a native executable")
+	tree["node_modules/@s/two/package.json"] = &fstest.MapFile{Data: []byte(`{"name":"@s/two","bin":{"other":"x.js"},"scripts":7}`)}
+	_, err = find("@s/two", "", "")
 	require.ErrorContains(t, err, "the file is not there")
 	tree["node_modules/@s/two/x.js"] = &fstest.MapFile{}
-	_, err = Bin(tree, "@s/two", "other")
+	_, err = find("@s/two", "other", "")
 	require.ErrorContains(t, err, "empty")
 	tree["node_modules/none/package.json"] = &fstest.MapFile{Data: []byte(`{"name":"none"}`)}
-	_, err = Bin(tree, "none", "")
+	_, err = find("none", "", "")
 	require.ErrorContains(t, err, "it has none")
-	_, err = Bin(tree, "absent", "")
+	_, err = find("absent", "", "")
 	require.ErrorIs(t, err, os.ErrNotExist)
+
+	own := thisExecutable(t)
+	tree["node_modules/none/bin/tool"] = &fstest.MapFile{Data: own}
+	tree["node_modules/@s/two/x.js"] = &fstest.MapFile{Data: own}
+	p, err = find("none", "", "bin/tool")
+	require.NoError(t, err)
+	require.Equal(t, Program{Path: "node_modules/none/bin/tool", Native: true}, p)
+	p, err = find("@s/two", "other", "")
+	require.NoError(t, err, "a bin may be an executable, too")
+	require.Equal(t, Program{Path: "node_modules/@s/two/x.js", Native: true}, p)
+	_, err = find("none", "", "../one/lib/cli.js")
+	require.ErrorContains(t, err, "leaves the package")
+	other := make([]byte, 64) // an ELF file for a processor that Go has never run on
+	copy(other, "\x7fELF\x02\x01\x01")
+	other[16], other[18] = 2, 88
+	tree["node_modules/none/bin/tool"] = &fstest.MapFile{Data: other}
+	_, err = find("none", "", "bin/tool")
+	require.ErrorContains(t, err, "for another system")
 }

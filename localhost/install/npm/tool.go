@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// runTimeout bounds one run of npm; tail bounds what of its output an error shows.
+// runTimeout bounds one run of npm; tail bounds what of other output than its own
+// lines an error shows, before it is quoted.
 const (
 	runTimeout = 10 * time.Minute
 	tail       = 2 << 10
@@ -140,8 +142,20 @@ func (t Tool) env(dir string) []string {
 	return e
 }
 
-// lastWords shows the end of npm's output on one line.
+// lastWords shows on one line what npm says first: its own lines, and the usage text
+// that follows them left out. Without such lines it shows the end of the output.
 func lastWords(out []byte) string {
+	const lines = 3
+	var said []string
+	for line := range bytes.Lines(out) {
+		own, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("npm error"))
+		if own = bytes.TrimSpace(own); ok && len(own) > 0 && len(said) < lines {
+			said = append(said, string(own))
+		}
+	}
+	if len(said) > 0 {
+		return ": " + name.Quote(strings.Join(said, "; "))
+	}
 	out = bytes.TrimSpace(out)
 	if len(out) == 0 {
 		return ""
@@ -149,11 +163,5 @@ func lastWords(out []byte) string {
 	if len(out) > tail {
 		out = out[len(out)-tail:]
 	}
-	var shown []byte
-	for line := range bytes.Lines(out) {
-		if line = bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("npm error"))); len(line) > 0 && len(shown) < name.MaxQuoted {
-			shown = append(append(shown, line...), "; "...)
-		}
-	}
-	return ": " + name.Quote(string(bytes.TrimSuffix(shown, []byte("; "))))
+	return ": " + name.Quote(string(bytes.ReplaceAll(out, []byte("\n"), []byte("; "))))
 }

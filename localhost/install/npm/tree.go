@@ -90,6 +90,8 @@ type packageInfo struct {
 	Name    string          `json:"name"`
 	Version string          `json:"version"`
 	Bin     json.RawMessage `json:"bin"`
+
+	Scripts json.RawMessage `json:"scripts"`
 }
 
 const maxPackageFile = 1 << 20
@@ -112,44 +114,4 @@ func readPackage(tree fs.FS, dir string) (packageInfo, error) {
 		return info, fmt.Errorf("its package.json: %w", err)
 	}
 	return info, nil
-}
-
-// Bin finds the script of one command of pkg in an installed tree: the bin named
-// bin, the only one, or the one that is named as the package is. It returns the
-// script's path in tree. A bin that node cannot run is refused.
-func Bin(tree fs.FS, pkg, bin string) (string, error) {
-	dir := path.Join("node_modules", pkg)
-	info, err := readPackage(tree, dir)
-	if err != nil {
-		return "", fmt.Errorf("find command of %s: %w", pkg, err)
-	}
-	_, target, err := ChooseBin(binFrom(info.Bin, pkg), pkg, bin)
-	if err != nil {
-		return "", err
-	}
-	script := path.Join(dir, target)
-	if !strings.HasPrefix(script, dir+"/") {
-		return "", fmt.Errorf("find command of %s: %s leaves the package", pkg, name.Quote(target))
-	}
-	if err := checkScript(tree, script); err != nil {
-		return "", fmt.Errorf("find command of %s: %s: %w", pkg, name.Quote(target), err)
-	}
-	return script, nil
-}
-
-// ChooseBin picks from a package's commands the one named want; where want is "",
-// the only one, or the one that is named as pkg is.
-func ChooseBin(bins map[string]string, pkg, want string) (bin, target string, err error) {
-	if want == "" {
-		want = pkg[strings.LastIndex(pkg, "/")+1:]
-		if len(bins) == 1 {
-			for want = range bins { //nolint:revive // the only key
-			}
-		}
-	}
-	target, ok := bins[want]
-	if !ok || target == "" {
-		return "", "", fmt.Errorf("find command of %s: no bin named %s; it has %s", pkg, name.Quote(want), binList(bins))
-	}
-	return want, target, nil
 }
