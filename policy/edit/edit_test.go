@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -39,6 +40,10 @@ func (source) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionI
 	if key.String() != "alpha" {
 		return argv.Contract{}, "", errors.New("not installed")
 	}
+	return alpha(), "sha256:a", nil
+}
+
+var alpha = sync.OnceValue(func() argv.Contract {
 	c := argv.Contract{Command: "alpha"}
 	for _, n := range []string{"get", "list", "put"} {
 		d := argv.Declaration{Arguments: []string{n}, Effect: argv.EffectRead, Parameters: map[string]argv.ParameterDeclaration{
@@ -50,8 +55,8 @@ func (source) Contract(key name.ConnectorKey, _ name.Version, _ name.ConnectionI
 		}
 		c.Commands = append(c.Commands, must(d.Command(must(name.ParseCommand(n)))))
 	}
-	return c, "sha256:a", nil
-}
+	return c
+})
 
 // argument is one of "to=maria", `rule="two words"`, "alpha".
 var argument = regexp.MustCompile(`[^ ="]+=?(?:"[^"]*"|[^ "]*)`)
