@@ -11,6 +11,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/tally"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -49,6 +50,36 @@ func TestArgumentsAreRecordedWhereThePolicySaysSo(t *testing.T) {
 				got = append(got, n.Arguments)
 			}
 			require.Equal(t, [][]string{nil, {"print", "--size=37"}, nil, nil}, got)
+		})
+	}
+}
+
+// What peers are told is what is counted.
+func TestRefusedStreamsAddUp(t *testing.T) {
+	t.Parallel()
+	for _, on := range transports() {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			const times = 300
+			w := newWorld(t)
+			d, l := w.dial(w.agent, on), w.lease()
+			begun := time.Now()
+			for range times {
+				d.run(w.start(l, "print", "--size=canary")).wantRefused(protocol.CodeArgumentRejected)
+			}
+			require.NoError(t, w.node.Close())
+			sum, records := uint64(0), 0
+			require.NoError(t, w.ledger.Walk(func(e ledger.Entry) error {
+				if e.Refusal != nil {
+					require.Equal(t, protocol.CodeArgumentRejected.String(), e.Refusal.Reason)
+					require.NotContains(t, e.Refusal.Detail, "canary")
+					sum += e.Refusal.Count
+					records++
+				}
+				return nil
+			}))
+			require.Equal(t, uint64(times), sum)
+			require.LessOrEqual(t, records, 2*(2+int(time.Since(begun)/tally.Every)))
 		})
 	}
 }
