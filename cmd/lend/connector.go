@@ -96,6 +96,8 @@ npm packages need lend runtime add node first, and the registry; it is reached
 through $HTTPS_PROXY, if set, and trusts the certificates in the file $LEND_CA_FILE,
 or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend connector new npm:json5@2.2.3 --registry "$(npm config get registry)"
+  lend connector new npm:@stripe/cli-linux-x64@1.52.0 --native bin/stripe
+  lend connector new npm:esbuild@0.28.2 --postinstall install.js
   lend connector new exec:/usr/bin/gh --key github --version 2.23.0 --out gh`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -129,6 +131,8 @@ or $SSL_CERT_FILE, besides the system's.`,
 	f.StringVar(&n.Key, "key", "", "the Connector's key (default: from the name)")
 	f.StringVar(&n.Version, "version", "", "the Connector's version (default: the package's, or 0.1.0)")
 	f.StringVar(&n.Bin, "bin", "", "which of the package's commands, if it has several")
+	f.StringVar(&n.Native, "native", "", "the path of an executable in the package, if it has no such command")
+	f.StringVar(&n.Postinstall, "postinstall", "", "the path of a script in the package that its installation runs")
 	f.StringVar(&out, "out", "", "the directory to make (default: the key, here)")
 	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c

@@ -238,7 +238,7 @@ func (f *fakeNPM) Run(_ context.Context, c npm.Command) ([]byte, error) {
 }
 
 // registry serves the managed node and npm, and says what they are.
-func registry(t *testing.T) (base string, node, npmSource RuntimeSource) {
+func registry(t *testing.T, more ...any) (base string, node, npmSource RuntimeSource) {
 	t.Helper()
 	at, ok := managed(nodeRuntime, target())
 	if !ok {
@@ -252,6 +252,10 @@ func registry(t *testing.T) (base string, node, npmSource RuntimeSource) {
 	}
 	serve(at.pkg, "22.1.0", nodeTar)
 	serve("npm", "11.0.0", npmTar)
+	for i := 0; i < len(more); i += 2 { // name of a package in version 1.0.0, tarball
+		pkg, b := more[i].(string), more[i+1].([]byte)
+		mux.HandleFunc("/"+pkg+"/-/"+pkg[strings.LastIndex(pkg, "/")+1:]+"-1.0.0.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) })
+	}
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	return srv.URL, RuntimeSource{Name: "node", Version: "22.1.0", Integrity: integrity(nodeTar)},

@@ -25,6 +25,11 @@ type NewConnector struct {
 	Key, Version string
 	// Bin is which of the package's commands; "" if it has one.
 	Bin string
+	// Native is the path of an executable in the package, for one without commands.
+	Native string
+	// Postinstall is the path of the JavaScript file in the package that its
+	// installation runs; "" runs none.
+	Postinstall string
 }
 
 // New writes a Connector's directory: a manifest without commands, which leaves them
@@ -47,10 +52,13 @@ func (s *Store) newConnector(ctx context.Context, n NewConnector, p Progress) (m
 	if !ok || (kind != "npm" && kind != "exec") {
 		return m, fmt.Errorf("want npm:NAME@VERSION or exec:PATH, not %s", name.Quote(n.From))
 	}
+	if kind == "exec" && n.Bin+n.Native+n.Postinstall != "" {
+		return m, errors.New("an executable is no package: it has no bin, native file or postinstall")
+	}
 	if _, err := os.Lstat(n.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return m, errors.Join(fmt.Errorf("%s is there already", name.Quote(n.Dir)), err)
 	}
-	o := draft.Options{Key: n.Key, Version: n.Version, Bin: n.Bin}
+	o := draft.Options{Key: n.Key, Version: n.Version, Bin: n.Bin, Native: n.Native, Postinstall: n.Postinstall}
 	var d draft.Draft
 	if kind == "npm" {
 		d, err = s.draftNPM(ctx, what, o, p)

@@ -74,6 +74,40 @@ func TestNativeBin(t *testing.T) {
 	}
 }
 
+// New pins the executable of a package that has no command, from its own tarball.
+func TestNewNative(t *testing.T) {
+	t.Parallel()
+	program := native(t)
+	tarball := files{"package.json": `{"name": "@s/tool-here", "version": "1.0.0"}`, "bin/tool": program, "bin/tool.js": "x"}.tgz(t, "package/")
+	_, f := npmStore(t)
+	f.lock = `{"lockfileVersion": 3, "packages": {"": {"dependencies": {"@s/tool-here": "1.0.0"}},
+		"node_modules/@s/tool-here": {"version": "1.0.0", "integrity": "` + integrity(tarball) + `"}}}`
+	base, node, npmSource := registry(t, "@s/tool-here", tarball)
+	s := openStore(t, Config{Registry: base, Runner: f})
+	for _, src := range []RuntimeSource{node, npmSource} {
+		_, err := s.AddRuntime(t.Context(), src, nil)
+		require.NoError(t, err)
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	m, err := s.New(t.Context(), NewConnector{From: "npm:@s/tool-here@1.0.0", Dir: dir, Native: "bin/tool", Postinstall: "install.js"}, nil)
+	require.NoError(t, err)
+	sum := sha256.Sum256([]byte(program))
+	require.Equal(t, hex.EncodeToString(sum[:]), m.CLI.SHA256)
+	require.Equal(t, "bin/tool", m.CLI.Package.Native)
+	require.Equal(t, "install.js", m.CLI.Package.Lifecycle.Entrypoint)
+	require.Equal(t, "tool", m.Key.String())
+	require.Equal(t, "tool", m.CLI.Contract.Command)
+	for n, want := range map[string]string{"bin/none": "the file is not there", "bin/tool.js": "not a native executable", "../x": "unsafe path"} {
+		_, err = s.New(t.Context(), NewConnector{From: "npm:@s/tool-here@1.0.0", Dir: dir + "2", Native: n}, nil)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = s.New(t.Context(), NewConnector{From: "npm:@s/tool-here@1.0.0", Dir: dir + "2", Native: "bin/tool", Bin: "tool"}, nil)
+	require.ErrorContains(t, err, "not both")
+	_, err = s.New(t.Context(), NewConnector{From: "npm:@s/tool-here@1.0.0", Dir: dir + "2"}, nil)
+	require.ErrorContains(t, err, "--native")
+	require.Empty(t, staged(t, s))
+}
+
 // A receipt that calls a script a native executable starts nothing: it has no bit.
 func TestReceiptCannotMakeAScriptNative(t *testing.T) {
 	t.Parallel()

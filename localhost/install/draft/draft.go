@@ -2,7 +2,6 @@ package draft
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/lendcli/lend/localhost/artifact"
-	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -25,6 +23,10 @@ type Options struct {
 	Key     string // the Connector's; default: the package's (scoped: its command's) or file's name
 	Version string // the Connector's; default: the package's version, or 0.1.0
 	Bin     string // which of the package's commands; default: the one it has
+	Native  string // path of an executable in the package, instead of a command
+	// Postinstall is the path of the JavaScript file in the package that its
+	// installation runs; "" runs none.
+	Postinstall string
 }
 
 // Draft is a Connector's directory before it is written.
@@ -61,8 +63,11 @@ type npmDependency struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	Integrity string `json:"integrity"`
-	Bin       string `json:"bin"`
+	Bin       string `json:"bin,omitempty"`
+	Native    string `json:"native,omitempty"`
 	Lock      string `json:"lock"`
+
+	Lifecycle *manifest.Lifecycle `json:"lifecycle,omitempty"`
 }
 
 const timeout = "2m"
@@ -87,59 +92,6 @@ func identifier(s string) string {
 		return '-'
 	}, strings.ToLower(s[strings.LastIndexAny(s, `/\`)+1:]))
 	return strings.TrimRight(strings.TrimLeft(s, "-._0123456789"), "-._")
-}
-
-// NPM drafts a Connector for the package spec, "NAME@VERSION". tool resolves its
-// lock in scratch, an empty private directory; node is the version of tool's
-// interpreter.
-func NPM(ctx context.Context, tool npm.Tool, node, scratch, spec string, o Options) (Draft, error) {
-	pkg, version, err := Package(spec)
-	if err != nil {
-		return Draft{}, err
-	}
-	data, err := tool.Resolve(ctx, scratch, pkg, version)
-	if err != nil {
-		return Draft{}, err
-	}
-	lock, err := npm.ParseLock(data, pkg, version)
-	if err != nil {
-		return Draft{}, err
-	}
-	top, _ := lock.Package("node_modules/" + pkg)
-	bin, _, err := npm.ChooseBin(top.Bin, pkg, o.Bin)
-	if err != nil {
-		return Draft{}, err
-	}
-	if o.Key == "" && strings.HasPrefix(pkg, "@") {
-		o.Key = identifier(bin) // "@scope/cli" says less than what it is called by
-	}
-	d := Draft{doc: begin(o, pkg, version), files: map[string][]byte{npm.ProjectFile: npm.Project(pkg, version), npm.LockFile: data}}
-	d.doc.CLI = cli{
-		Command: identifier(bin), Kind: manifest.KindNPM, Timeout: timeout,
-		Runtime: &interp{"node", sameMajor(node)},
-		Package: &npmDependency{pkg, version, top.Integrity.String(), bin, npm.LockFile},
-	}
-	return d, nil
-}
-
-// Package splits "NAME@VERSION" and checks both.
-func Package(spec string) (pkg, version string, err error) {
-	at := strings.LastIndex(spec, "@")
-	if at <= 0 {
-		return "", "", fmt.Errorf("want one exact version, as in npm:json5@2.2.3, not %s", name.Quote(spec))
-	}
-	pkg, version = spec[:at], spec[at+1:]
-	return pkg, version, manifest.CheckPackage(pkg, version)
-}
-
-// sameMajor is the range of the versions that the tried one stands for.
-func sameMajor(version string) string {
-	major, _, _ := strings.Cut(version, ".")
-	var n int
-	if _, err := fmt.Sscanf(major, "%d", &n); err != nil {
-		return ""
-	}
-	return fmt.Sprintf(">=%d.0.0 <%d.0.0", n, n+1)
 }
 
 // Exec drafts a Connector for the executable file, an absolute path: a native one, or

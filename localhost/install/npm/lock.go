@@ -27,6 +27,7 @@ type Locked struct {
 	Version    string
 	Integrity  Integrity
 	Optional   bool // npm may leave it out: another system's, or part of such
+	Needed     bool // optional, but made for this very system: it must be there
 	HasScripts bool // it has install scripts; they do not run
 	Bin        map[string]string
 	Engine     string // its engines.node, as its author wrote it
@@ -76,6 +77,9 @@ type lockEntry struct {
 	PeerDependencies     map[string]string `json:"peerDependencies"`
 	BundleDependencies   json.RawMessage   `json:"bundleDependencies"`
 	Workspaces           json.RawMessage   `json:"workspaces"`
+	OS                   json.RawMessage   `json:"os"`
+	CPU                  json.RawMessage   `json:"cpu"`
+	Libc                 json.RawMessage   `json:"libc"`
 }
 
 var (
@@ -106,7 +110,7 @@ func ParseLock(data []byte, pkg, version string) (Lock, error) {
 			continue
 		}
 		locked, err := lockedFrom(p, d.Packages[p])
-		errs = append(errs, err)
+		errs = append(errs, err, checkOptional(d.Packages, p))
 		l.packages = append(l.packages, locked)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -169,6 +173,7 @@ func lockedFrom(p string, e lockEntry) (Locked, error) {
 	}
 	out.Bin = binFrom(e.Bin, out.Name)
 	out.Engine = engineFrom(e.Engines)
+	out.Needed = out.Optional && madeForThisSystem(e)
 	return out, nil
 }
 
@@ -218,20 +223,4 @@ func (l Lock) Package(path string) (Locked, bool) {
 // HasScripts tells whether some package has install scripts, which never run.
 func (l Lock) HasScripts() bool {
 	return slices.ContainsFunc(l.packages, func(p Locked) bool { return p.HasScripts })
-}
-
-// withoutAddresses writes the lock again without the addresses that it recorded, so
-// that npm asks the owner's registry and no other host.
-func withoutAddresses(data []byte) ([]byte, error) {
-	var doc map[string]any
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("rewrite package lock: %w", err)
-	}
-	packages, _ := doc["packages"].(map[string]any)
-	for _, p := range packages {
-		if entry, ok := p.(map[string]any); ok {
-			delete(entry, "resolved")
-		}
-	}
-	return json.MarshalIndent(doc, "", "  ")
 }

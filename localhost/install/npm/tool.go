@@ -42,7 +42,7 @@ const (
 // empty private directory; lock was accepted by ParseLock for pkg and version. No
 // lifecycle script runs, and what npm left must pass CheckTree before it is used.
 func (t Tool) CI(ctx context.Context, dir string, lock []byte, pkg, version string) error {
-	bare, err := withoutAddresses(lock)
+	bare, err := portable(lock)
 	if err != nil {
 		return err
 	}

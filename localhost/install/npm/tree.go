@@ -32,7 +32,7 @@ func isModules(p string) bool {
 
 // CheckTree says whether tree, the directory that holds node_modules, has exactly
 // the packages of l, each with the name and version that l says. Optional packages
-// may be absent.
+// of other systems may be absent.
 func CheckTree(tree fs.FS, l Lock) error {
 	for _, p := range l.packages {
 		if err := checkPackage(tree, p); err != nil {
@@ -47,8 +47,11 @@ func CheckTree(tree fs.FS, l Lock) error {
 
 func checkPackage(tree fs.FS, p Locked) error {
 	info, err := readPackage(tree, p.Path)
-	if errors.Is(err, fs.ErrNotExist) && p.Optional {
+	if errors.Is(err, fs.ErrNotExist) && p.Optional && !p.Needed {
 		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) && p.Needed {
+		return fmt.Errorf("npm left out this system's own package: the registry may not serve it: %w", err)
 	}
 	if err != nil {
 		return err
