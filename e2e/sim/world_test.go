@@ -301,7 +301,8 @@ func (w *world) caller(s *script, grease bool) *caller {
 	h, err := libp2p.New(options...)
 	require.NoError(w.t, err)
 	c.host = &tappedHost{h, s}
-	config := client.Config{Host: c.host, Leases: client.Static(w.lease()), Grease: -1, Now: now}
+	// Faults that heal add up to less than the wait.
+	config := client.Config{Host: c.host, Leases: client.Static(w.lease()), Grease: -1, Wait: 30 * time.Second, Now: now}
 	if grease {
 		config.Grease = 1
 	}

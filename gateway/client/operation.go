@@ -11,6 +11,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/lendcli/lend/gateway/client/internal/ahead"
 	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/gateway/client/internal/outbox"
 	"github.com/lendcli/lend/lease"
@@ -25,13 +26,14 @@ type operation struct {
 	key      protocol.OperationKey
 	to       peer.AddrInfo
 	stdin    io.Reader
-	out      [3]io.Writer // by stream; owned by begin, then by run
-	holed    [3]bool      // output was lost; likewise
+	out      [3]io.Writer // by stream; owned by begin, then by take
+	holed    [3]bool      // output was lost; likewise, and by run while nothing is taken
 	pipes    []pipe
 	grace    time.Duration
 	patience time.Duration // after a cancel
 
 	outbox *outbox.Box
+	ahead  *ahead.Queue
 	token  []byte // owned by begin, then by run
 	limits protocol.Limits
 	maybe  bool // a Start may have arrived; owned by begin
@@ -63,7 +65,7 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 		client: c.client, ctx: c.ctx, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
-		pipes: c.pipes, outbox: outbox.New(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
+		pipes: c.pipes, outbox: outbox.New(s.Stdin), ahead: ahead.New(), filled: make(chan struct{}), broken: make(chan error, 1),
 		sent: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if o.patience == 0 {
@@ -96,19 +98,19 @@ func (o *operation) begin() error {
 	if o.start.Stdin && !early {
 		o.fill()
 	}
-	o.wg.Go(o.beat)
+	o.wg.Go(func() { o.beat(o.ended) })
 	o.wg.Go(func() { o.run(l) })
 	return nil
 }
 
-// beat shows now and then that this caller is alive, and finds out whether its
-// gateway is. spec: FLOW-6
-func (o *operation) beat() {
+// beat shows now and then, until done, that this caller is alive, and finds out
+// whether its gateway is. spec: FLOW-6
+func (o *operation) beat(done <-chan struct{}) {
 	tick := time.NewTicker(outbox.BeatEvery / 2)
 	defer tick.Stop()
 	for {
 		select {
-		case <-o.ended:
+		case <-done:
 			return
 		case <-tick.C:
 			o.outbox.Beat()
@@ -296,9 +298,13 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 // killed is silent.
 func (o *operation) answer(l *link) (protocol.Frame, error) {
 	done, ended := make(chan struct{}), make(chan struct{})
+	knock := func() { outbox.Knock(l, done) }
+	if o.early { // the input goes there already, and may be stuck
+		knock = func() { o.beat(done) }
+	}
 	go func() {
 		defer close(ended)
-		outbox.Knock(l, done)
+		knock()
 	}()
 	f, err := l.frames.Read()
 	close(done)

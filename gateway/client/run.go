@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 
 	"github.com/lendcli/lend/protocol"
 )
+
+// cutAfter is how long a reader may take, after a link was lost, for what had come;
+// then it is asked for again.
+const cutAfter = time.Second
 
 // lingerTimeout is how long the gateway's close is awaited after ExitAck.
 const lingerTimeout = 2 * time.Second
@@ -18,6 +23,8 @@ const lingerTimeout = 2 * time.Second
 func (o *operation) run(l *link) {
 	var exit *protocol.Exit
 	var err error
+	var taker sync.WaitGroup
+	taker.Go(func() { o.ahead.Take(o.take) })
 	for l != nil {
 		if exit, err = o.follow(l); err == nil {
 			break
@@ -28,12 +35,18 @@ func (o *operation) run(l *link) {
 			l = nil
 			break
 		}
+		o.ahead.Cut(cutAfter) // the rest comes again
 		l, err = o.again(err)
 	}
 	if l == nil && err == nil || o.takenOver(err) {
 		exit, err = o.cede()
 	}
 	o.outbox.StopInput()
+	if err == nil {
+		o.ahead.Drain()
+	}
+	o.ahead.Close()
+	taker.Wait()
 	if o.stdin != nil {
 		interrupt(o.stdin, o.filled)
 	}
@@ -79,7 +92,7 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 		}
 		switch f := f.(type) {
 		case *protocol.Data:
-			o.take(f)
+			o.ahead.Put(f)
 		case *protocol.Ack:
 			if err := o.outbox.Ack(f.Stdin); err != nil {
 				return nil, err
@@ -95,7 +108,7 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 	}
 }
 
-// take writes output to the caller. An error closes the output, and the rest of it
+// take writes output to the caller, in the goroutine of the queue. An error closes the output, and the rest of it
 // is dropped; so is what comes after a hole. spec: OUTPUT-2
 func (o *operation) take(d *protocol.Data) {
 	if w := o.out[d.Stream]; w != nil && !o.holed[d.Stream] {
@@ -142,6 +155,7 @@ func (o *operation) cede() (*protocol.Exit, error) {
 	o.ceded = true
 	o.mu.Unlock()
 	o.outbox.StopInput()
+	o.ahead.Drain()
 	patience, heard := max(o.limits.Detached, o.client.config.Wait), time.Now()
 	for next := 100 * time.Millisecond; ; next = min(2*next, 2*time.Second) {
 		reply, err := ask[*protocol.StatusReply](o.ctx, o.client, o.to, &protocol.StatusRequest{OperationKey: o.key})

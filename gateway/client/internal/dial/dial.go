@@ -39,7 +39,7 @@ func (u unreachable) Is(target error) bool { return target == ErrUnreachable }
 func (u unreachable) Unwrap() error        { return u.error }
 
 // wordTimeout is how long a new link may be silent before another is tried.
-const wordTimeout = 5 * time.Second
+const wordTimeout = 3 * time.Second
 
 // Dialer opens streams to gateways and remembers which connections have shown that
 // a gateway answers on them. It is safe for concurrent use.

@@ -167,7 +167,7 @@ func (o *Box) Beat() {
 }
 
 // Knock says something on l every BeatEvery until done is closed or l is gone: what the
-// gateway ignores, for the time before there is anything to acknowledge.
+// gateway ignores, for the time before l is in use. Nobody else may write to l.
 func Knock(l Link, done <-chan struct{}) {
 	tick := time.NewTicker(BeatEvery)
 	defer tick.Stop()

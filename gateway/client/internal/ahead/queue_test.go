@@ -1,0 +1,107 @@
+package ahead
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lendcli/lend/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func data(offset int, payload []byte) *protocol.Data {
+	return &protocol.Data{Stream: protocol.Stdout, Offset: uint64(offset), Payload: payload}
+}
+
+func TestAllIsTakenInOrder(t *testing.T) {
+	q := New()
+	var got []byte
+	var all sync.WaitGroup
+	all.Go(func() { q.Take(func(d *protocol.Data) { got = append(got, d.Payload...) }) })
+	var want []byte
+	shared := make([]byte, 100)
+	for i := range 1000 {
+		for k := range shared {
+			shared[k] = byte(i + k)
+		}
+		part := shared[:1+i%100]
+		want = append(want, part...)
+		q.Put(data(len(want), part)) // which may be used again at once
+	}
+	q.Drain()
+	require.True(t, bytes.Equal(want, got))
+	q.Close()
+	all.Wait()
+	q.Put(data(0, shared))
+	q.Drain()
+	q.Cut(time.Second)
+}
+
+// A reader that has stopped stops who puts when there is as much as a gateway sends
+// without an acknowledgement, and no earlier.
+func TestTheQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, goOn := New(), make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() { q.Take(func(*protocol.Data) { <-goOn }) })
+		const size = protocol.MaxData
+		put := 0
+		all.Go(func() {
+			for range 3 * Max / size {
+				q.Put(data(0, make([]byte, size)))
+				put += size
+			}
+		})
+		synctest.Wait()
+		require.LessOrEqual(t, put, Max)
+		require.Greater(t, put, protocol.MaxWindow+1<<20)
+		before := put
+		goOn <- struct{}{}
+		synctest.Wait()
+		require.Equal(t, before+size, put)
+		q.Close()
+		close(goOn)
+		all.Wait()
+	})
+}
+
+// After a lost link what a reader is slow to take does not count; what is being taken
+// does.
+func TestCutWaitsForWhatIsBeingTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, goOn := New(), make(chan struct{})
+		var all sync.WaitGroup
+		taken := 0
+		all.Go(func() {
+			q.Take(func(d *protocol.Data) {
+				<-goOn
+				taken += len(d.Payload)
+			})
+		})
+		for range 5 {
+			q.Put(data(0, make([]byte, 10)))
+		}
+		done := false
+		all.Go(func() {
+			q.Cut(time.Second)
+			done = true
+		})
+		synctest.Wait()
+		goOn <- struct{}{} // a second one is begun
+		time.Sleep(time.Hour)
+		require.False(t, done)
+		goOn <- struct{}{}
+		synctest.Wait()
+		require.True(t, done)
+		require.Equal(t, 20, taken)
+		require.Zero(t, q.bytes)
+		q.Close()
+		all.Wait()
+	})
+}
