@@ -224,6 +224,14 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manife
 	if err := tool.CI(ctx, g.Path(scratchDir), data, pkg.Name, pkg.Version); err != nil {
 		return err
 	}
+	ran := ""
+	if pkg.Lifecycle != nil {
+		p.tell("run "+pkg.Lifecycle.Event+" of "+pkg.Name, 0, 0)
+		if err := tool.Lifecycle(ctx, g.Path(scratchDir), pkg); err != nil {
+			return err
+		}
+		ran = pkg.Name
+	}
 	p.tell("verify packages", 0, 0)
 	err = artifact.Import(ctx, g.Path(scratchDir, "project"), g.Path(packageTree), artifact.Options{
 		Limits: artifact.ConnectorLimits(), Skip: npm.Leave,
@@ -252,7 +260,7 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manife
 	if rec.Native {
 		rec.Runtime = nil // it installed the package, and does not run it
 	}
-	rec.PackageDigest, rec.HasScripts = installed.Digest(), lock.HasScripts()
+	rec.PackageDigest, rec.HasScripts = installed.Digest(), lock.HasScripts(ran)
 	return g.Remove(scratchDir)
 }
 

@@ -210,9 +210,14 @@ type fakeNPM struct {
 	lock string
 	err  error
 	runs int
+
+	script func(npm.Command) ([]byte, error) // a lifecycle's
 }
 
 func (f *fakeNPM) Run(_ context.Context, c npm.Command) ([]byte, error) {
+	if f.script != nil && !strings.HasSuffix(c.Args[1], "npm-cli.js") {
+		return f.script(c)
+	}
 	f.runs++
 	if f.err != nil {
 		return []byte("npm error code EFAKE\n"), f.err

@@ -3,11 +3,14 @@ package install
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,4 +122,89 @@ func TestReceiptCannotMakeAScriptNative(t *testing.T) {
 	require.NoError(t, os.WriteFile(at, []byte(strings.Replace(string(b), `"script":`, `"native": true, "script":`, 1)), 0o600))
 	_, err = s.Launch(r)
 	require.ErrorIs(t, err, ErrTampered)
+}
+
+const withInstall = `"lifecycle": {"event": "postinstall", "entrypoint": "install.js", "arguments": ["--quick"]}, "lock"`
+
+// The one script that the manifest allows runs before the tree is hashed, so that
+// what it changed is verified from then on.
+func TestPostinstall(t *testing.T) {
+	t.Parallel()
+	s, f := npmStore(t)
+	f.tree["node_modules/hello/package.json"] = `{"name": "hello", "version": "1.0.0", "bin": "cli.js", "scripts": {"postinstall": "node ./install.js"}}`
+	f.tree["node_modules/hello/install.js"] = "replace()\n"
+	var ran npm.Command
+	f.script = func(c npm.Command) ([]byte, error) {
+		ran = c
+		return nil, os.WriteFile(filepath.Join(c.Dir, "cli.js"), []byte(native(t)), 0o600)
+	}
+	before := add(t, s, hello().dir(t))
+	require.Zero(t, ran.Path, "without the manifest's word no script runs")
+	require.Equal(t, "node@22.1.0", before.Runtime)
+	require.True(t, before.HasScripts)
+	require.NoError(t, s.Remove(t.Context(), key(t, "hello"), version(t, "1.0.0")))
+
+	var stages []string
+	r, err := s.Add(t.Context(), Source{Path: edited(t, `"lock"`, withInstall).dir(t)}, func(stage string, _, _ int64) { stages = append(stages, stage) })
+	require.NoError(t, err)
+	require.Contains(t, stages, "run postinstall of hello")
+	require.False(t, r.HasScripts, "none is left that did not run")
+	require.NotEqual(t, before.Digest, r.Digest, "what may run is part of the release")
+	require.True(t, strings.HasSuffix(filepath.ToSlash(ran.Dir), "/project/node_modules/hello"))
+	require.Equal(t, []string{"node", filepath.Join(ran.Dir, "install.js"), "--quick"}, ran.Args)
+	var names []string
+	for _, e := range ran.Env {
+		n, v, _ := strings.Cut(e, "=")
+		names = append(names, n)
+		if n == "PATH" {
+			require.Equal(t, filepath.Dir(ran.Path), v, "the verified interpreter's directory alone")
+		}
+	}
+	slices.Sort(names)
+	require.Equal(t, []string{
+		"HOME", "NODE_DISABLE_COMPILE_CACHE", "PATH", "TEMP", "TMP", "TMPDIR", "USERPROFILE", "npm_lifecycle_event", "npm_package_name", "npm_package_version",
+	}, names)
+	l, err := s.Launch(r)
+	require.NoError(t, err)
+	defer l.Close()
+	require.Equal(t, "cli.js", filepath.Base(l.Path), "what the script put there is what runs")
+	require.NoError(t, l.Verify())
+	flip(t, l.Path, 7)
+	require.ErrorIs(t, l.Verify(), ErrTampered)
+}
+
+func TestPostinstallRefused(t *testing.T) {
+	t.Parallel()
+	no := errors.New("exit status 1")
+	for n, c := range map[string]struct {
+		scripts, body string
+		script        func(npm.Command) ([]byte, error)
+		want          string
+	}{
+		"none":   {`{}`, "x", nil, `the package's own postinstall is "", the manifest says "install.js"`},
+		"other":  {`{"postinstall": "node setup.js"}`, "x", nil, `"node setup.js"`},
+		"absent": {`{"postinstall": "node install.js"}`, "", nil, "install.js"},
+		"shell":  {`{"postinstall": "node install.js"}`, "#!/bin/sh\n", nil, "not a script of node"},
+		"binary": {`{"postinstall": "node install.js"}`, native(t), nil, "not a script of node"},
+		"fails":  {`{"postinstall": "node install.js"}`, "x", func(npm.Command) ([]byte, error) { return []byte("no such program"), no }, "no such program"},
+		"link":   {`{"postinstall": "node install.js"}`, "x", func(c npm.Command) ([]byte, error) { return nil, os.Symlink("/etc/passwd", filepath.Join(c.Dir, "l")) }, "symbolic link"},
+		"package": {`{"postinstall": "node install.js"}`, "x", func(c npm.Command) ([]byte, error) {
+			return nil, os.MkdirAll(filepath.Join(c.Dir, "..", "evil"), 0o700)
+		}, "not in the lock"},
+	} {
+		t.Run(n, func(t *testing.T) {
+			t.Parallel()
+			s, f := npmStore(t)
+			f.tree["node_modules/hello/package.json"] = `{"name": "hello", "version": "1.0.0", "bin": "cli.js", "scripts": ` + c.scripts + `}`
+			if c.body != "" {
+				f.tree["node_modules/hello/install.js"] = c.body
+			}
+			f.script = c.script
+			_, err := s.Add(t.Context(), Source{Path: edited(t, `"lock"`, withInstall).dir(t)}, nil)
+			require.ErrorContains(t, err, c.want)
+			_, err = s.Release(key(t, "hello"), version(t, "1.0.0"))
+			require.ErrorIs(t, err, ErrNotInstalled)
+			require.Empty(t, staged(t, s))
+		})
+	}
 }

@@ -6,6 +6,7 @@
 //	ParseLock                 lockfile version 3; every entry from a registry, with integrity
 //	Client.Fetch              one tarball of an exact package over HTTPS
 //	Tool.CI, Tool.Lock        npm ci and npm install --package-lock-only, scripts off
+//	Tool.Lifecycle            the one postinstall that a manifest allows
 //	CheckTree                 what npm left behind is what the lock says
 //
 // No host name of a registry is in this package: its base URL is the owner's. Of

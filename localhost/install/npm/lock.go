@@ -220,7 +220,8 @@ func (l Lock) Package(path string) (Locked, bool) {
 	return l.packages[i], true
 }
 
-// HasScripts tells whether some package has install scripts, which never run.
-func (l Lock) HasScripts() bool {
-	return slices.ContainsFunc(l.packages, func(p Locked) bool { return p.HasScripts })
+// HasScripts tells whether some package has install scripts that did not run: ran
+// is the name of the one whose script did, "" for none.
+func (l Lock) HasScripts(ran string) bool {
+	return slices.ContainsFunc(l.packages, func(p Locked) bool { return p.HasScripts && p.Path != "node_modules/"+ran })
 }

@@ -134,12 +134,19 @@ func (t Tool) flags(dir string) []string {
 // env is all that npm gets. A proxy's address may hold a password, which other users
 // of the machine could read among the arguments.
 func (t Tool) env(dir string) []string {
-	home, tmp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
-	e := []string{"HOME=" + home, "USERPROFILE=" + home, "PATH=", "TMPDIR=" + tmp, "TMP=" + tmp, "TEMP=" + tmp, "NODE_DISABLE_COMPILE_CACHE=1"}
+	e := t.privateEnv(dir, "")
 	if t.Registry.Proxy != "" {
 		e = append(e, "HTTP_PROXY="+t.Registry.Proxy, "HTTPS_PROXY="+t.Registry.Proxy)
 	}
 	return e
+}
+
+// privateEnv is what every program gets: places of its own, and path as PATH.
+func (t Tool) privateEnv(dir, path string) []string {
+	home, tmp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
+	return []string{
+		"HOME=" + home, "USERPROFILE=" + home, "PATH=" + path, "TMPDIR=" + tmp, "TMP=" + tmp, "TEMP=" + tmp, "NODE_DISABLE_COMPILE_CACHE=1",
+	}
 }
 
 // lastWords shows on one line what npm says first: its own lines, and the usage text
