@@ -78,19 +78,29 @@ func (s *storm) next(r *rand.Rand) call {
 	return c
 }
 
-func newStorm(t *testing.T) *storm {
+func newStorm(t *testing.T, only ...string) *storm {
 	t.Helper()
-	return &storm{world: newWorld(t)}
+	return &storm{world: newWorld(t, only...)}
 }
 
 // Whatever is killed and whenever: no operation starts twice, no caller is told an
 // end that was none, nothing is left behind, and the record agrees.
 func TestKills(t *testing.T) {
-	s, r := newStorm(t), plan(t)
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			kills(t, transport, pick(8, 150))
+		})
+	}
+}
+
+func kills(t *testing.T, transport string, rounds int) {
+	t.Helper()
+	s, r := newStorm(t, transport), plan(t)
 	c := s.client()
 	var slowest time.Duration
 	killed := map[string]int{}
-	for range pick(15, 300) {
+	for range rounds {
 		var all sync.WaitGroup
 		for caller := range 5 {
 			what := s.next(r)

@@ -90,13 +90,13 @@ type world struct {
 	gateway            *gateway
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, only ...string) *world {
 	t.Helper()
 	bin, err := binaries()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	w := &world{
-		t: t, bin: bin, owner: filepath.Join(dir, "owner"), caller: filepath.Join(dir, "caller"),
+		t: t, only: strings.Join(only, ""), bin: bin, owner: filepath.Join(dir, "owner"), caller: filepath.Join(dir, "caller"),
 		marks: filepath.Join(dir, "marks"), mark: "FX_MARK=" + filepath.Base(dir) + strconv.Itoa(os.Getpid()),
 		armor: filepath.Join(dir, "all.lease"),
 	}
