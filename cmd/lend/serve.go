@@ -339,6 +339,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		out.Operations = append(out.Operations, operationShown(&o))
 	}
 	out.Limits = limitsShown(n, s.side.cgroup)
+	out.Warnings = s.side.unsetSecrets(routes)
 	s.revocationsShown(&out)
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lendcli/lend/e2e/rig"
+	"github.com/lendcli/lend/lease"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -87,6 +89,18 @@ func untilRefused(t *testing.T, w *rig.World, lease string) (ran int) {
 	return ran
 }
 
+// addressOf is where the gateway of a lease listens.
+func addressOf(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	f, err := lease.ParseArmor(b, lease.AddressRule{AllowLocal: true})
+	require.NoError(t, err)
+	require.Len(t, f.Addresses, 1)
+	bare, _, _ := strings.Cut(f.Addresses[0], "/p2p/")
+	return bare
+}
+
 // TestFullDisk: no room below LEND_DIR.
 func TestFullDisk(t *testing.T) {
 	rig.Need(t, "go")
@@ -122,11 +136,11 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, g.Stop(t))
 	w.Verify()
 	free = fill(t, dir)
-	if g, err := w.TryServe("--listen", "/ip4/127.0.0.1/tcp/0"); err != nil {
+	if g, err := w.TryServe("--listen", addressOf(t, lease)); err != nil { // there is no room for another lease
 		require.ErrorContains(t, err, "no space left on device")
 		t.Logf("a start without room: %s", err)
 	} else {
-		ran += untilRefused(t, w, w.Lease(tcp))
+		ran += untilRefused(t, w, lease)
 		require.NoError(t, g.Stop(t))
 	}
 	free()
