@@ -16,6 +16,7 @@ import (
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/rs/zerolog"
@@ -164,6 +165,7 @@ func newRig(tb testing.TB, releases ...install.Release) *rig {
 	tb.Helper()
 	root, err := connection.Open(filepath.Join(tb.TempDir(), "connections"))
 	require.NoError(tb, err)
+	require.NoError(tb, root.Sealed().Create(sealed.Source{Kind: sealed.KeyFile}))
 	r := &rig{
 		store: &fakeStore{releases: releases}, transport: &recorder{}, log: &syncBuffer{}, root: root,
 		workspaces: map[string]string{}, prepareErr: map[string]error{}, verifyErr: map[string]error{},

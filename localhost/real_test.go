@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/stretchr/testify/require"
 )
@@ -63,6 +64,7 @@ func newRealHost(t *testing.T) *realHost {
 
 	root, err := connection.Open(filepath.Join(base, "connections"))
 	require.NoError(t, err)
+	require.NoError(t, root.Sealed().Create(sealed.Source{Kind: sealed.KeyFile}))
 	h.account, err = root.Create(connectorKey(t, "fixture"), connectionID(t, "default"))
 	require.NoError(t, err)
 	transport := process.New(process.Config{Idle: 1})

@@ -337,7 +337,7 @@ func TestNothingPrivateIsLogged(t *testing.T) {
 	r.fail(r.verifyErr, digestOf("a"), nil)
 	r.transport.err = errors.New("cannot start")
 	try(nil, canary)
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(account.Home()), "secrets", "token.secret"), []byte(canary), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(r.root.Dir(), "sealed", "values", "github", "work", "token.sealed"), []byte(canary), 0o600))
 	try(nil, canary)
 	_, err := r.Reconcile(t.Context())
 	require.NoError(t, err)

@@ -112,7 +112,7 @@ const demoVersion = "1.0.0"
 func (d *demonstration) node(label string) (demoNode, error) {
 	n := demoNode{app: newApp(nil, strings.NewReader(""), io.Discard, io.Discard)}
 	n.dir = filepath.Join(d.dir, label)
-	if err := n.initialise(); err != nil {
+	if err := n.initialise(""); err != nil {
 		return n, err
 	}
 	var err error

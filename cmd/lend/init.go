@@ -16,17 +16,25 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	return &cobra.Command{
+	var source string
+	c := &cobra.Command{
 		Use:   "init",
 		Short: "make this machine's identity, the owner's key and a policy that shares nothing",
 		Long: `Make the directories, the gateway's identity, a separate key with which you
 sign leases, and a policy file that shares nothing. What exists already stays as
-it is: init may be run again at any time.`,
+it is: init may be run again at any time.
+
+Secrets of Connectors are sealed with a key that comes from one place: keyfile (a
+file beside them, which is weak), age:FILE (age identities), passphrase or keyring.
+See lend connector secret key --help.`,
 		Example: `  lend init
+  lend init --key-source keyring
   LEND_DIR=/srv/lend lend init --json`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.initialise() },
+		RunE: func(*cobra.Command, []string) error { return a.initialise(source) },
 	}
+	c.Flags().StringVar(&source, "key-source", "", "where the key of the secrets comes from (default: what is chosen already, else keyfile)")
+	return c
 }
 
 type initialised struct {
@@ -34,10 +42,11 @@ type initialised struct {
 	PeerID        string `json:"peerId"`
 	Owner         string `json:"owner"`
 	Policy        string `json:"policy"`
+	KeySource     string `json:"keySource"`
 	Created       bool   `json:"created"`
 }
 
-func (a *app) initialise() error {
+func (a *app) initialise(keySource string) error {
 	p, err := a.paths()
 	if err != nil {
 		return err
@@ -65,7 +74,11 @@ func (a *app) initialise() error {
 	if err := makeLedger(p.ledger()); err != nil {
 		return err
 	}
-	r := initialised{jsonSchema, identity.String(), owner.String(), p.policy(), madeIdentity}
+	source, err := a.chooseKeySource(p, keySource)
+	if err != nil {
+		return err
+	}
+	r := initialised{jsonSchema, identity.String(), owner.String(), p.policy(), source.String(), madeIdentity}
 	return a.show(r, func() error {
 		if err := a.say("peer ID    %s\nowner key  %s\npolicy     %s", r.PeerID, r.Owner, r.Policy); err != nil {
 			return err

@@ -37,7 +37,7 @@ func (a *app) withConnection(key, id string, use useOf, f func(*connection.Conne
 		if err != nil {
 			return err
 		}
-		root, err := connection.Open(p.connections())
+		root, err := a.connections(p)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (a *app) connectorSecretCommand() *cobra.Command {
 		Short: "set, list and remove the secrets of a Connector's connection",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
+	c.AddCommand(a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand(), a.secretKeyCommand())
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
@@ -30,10 +31,15 @@ type app struct {
 	json        bool
 	dir         string // --dir
 	stopSignals func() // gives the signals back to their defaults
+
+	passphrase, newPassphrase func() ([]byte, error) // asked for once
 }
 
 func newApp(args []string, in io.Reader, out, err io.Writer) *app {
-	return &app{args: args, in: in, out: out, err: err, stopSignals: func() {}}
+	return &app{
+		args: args, in: in, out: out, err: err, stopSignals: func() {},
+		passphrase: sync.OnceValues(askOnce), newPassphrase: sync.OnceValues(askNew),
+	}
 }
 
 // statusError ends the program with a code and no further words.
@@ -81,6 +87,8 @@ func (a *app) fail(err error) int {
 		hint = withHint.hint
 	case errors.As(err, &unsafe):
 		code, hint = 2, unsafe.Hint
+	default:
+		hint = secretHint(err)
 	}
 	if a.json {
 		_ = a.printJSON(struct {

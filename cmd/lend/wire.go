@@ -66,7 +66,7 @@ func (a *app) installedContracts() (policy.Contracts, error) {
 	if err = joinClose(err, s.Close); err != nil {
 		return nil, fmt.Errorf("list the installed connectors: %w", err)
 	}
-	root, err := connection.Open(p.connections())
+	root, err := a.connections(p)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (a *app) openOwnersSideIn(tree *cgroup.Tree, p paths, pol *policy.Policy, l
 	o.policy.Store(pol)
 	var err error
 	if o.store, err = a.openStore(p, o.transport, "", log); err == nil {
-		o.root, err = connection.Open(p.connections())
+		o.root, err = a.connections(p)
 	}
 	if err == nil {
 		o.host, err = localhost.New(localhost.Config{

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -16,6 +17,8 @@ type Connection struct {
 	key name.ConnectorKey
 	id  name.ConnectionID
 	dir string // absolute
+
+	sealed *sealed.Store
 }
 
 // Connector returns the key of the Connector that the account is of.
@@ -33,8 +36,6 @@ func (c *Connection) Temp() string { return filepath.Join(c.dir, "tmp") }
 // State returns the absolute path of the CLI's private state directory.
 func (c *Connection) State() string { return filepath.Join(c.dir, "state") }
 
-func (c *Connection) secrets() string { return filepath.Join(c.dir, "secrets") }
-
 // ensure checks the directories and makes those that are missing; a connection
 // that was removed stays removed.
 func (c *Connection) ensure() error {
@@ -45,7 +46,7 @@ func (c *Connection) ensure() error {
 	if err != nil {
 		return err
 	}
-	for _, d := range []string{c.Home(), c.Temp(), c.State(), c.secrets()} {
+	for _, d := range []string{c.Home(), c.Temp(), c.State()} {
 		if err := privateDir(d); err != nil {
 			return err
 		}

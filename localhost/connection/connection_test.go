@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/stretchr/testify/require"
 )
@@ -36,6 +37,7 @@ func openRoot(t *testing.T) *Root {
 	t.Helper()
 	r, err := Open(filepath.Join(t.TempDir(), "connections"))
 	require.NoError(t, err)
+	require.NoError(t, r.Sealed().Create(sealed.Source{Kind: sealed.KeyFile}))
 	return r
 }
 
@@ -63,7 +65,7 @@ func TestRoot(t *testing.T) {
 		t.Parallel()
 		r := openRoot(t)
 		c := create(t, r)
-		for _, d := range []string{r.Dir(), c.Home(), c.Temp(), c.State(), c.secrets(), filepath.Dir(c.Home())} {
+		for _, d := range []string{r.Dir(), c.Home(), c.Temp(), c.State(), filepath.Dir(c.Home())} {
 			require.DirExists(t, d)
 			requirePrivate(t, d, 0o700)
 		}

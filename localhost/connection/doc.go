@@ -4,8 +4,8 @@
 //
 //	ROOT/connectors/KEY/ID/      one connection, 0700; "default" unless named
 //	    connection.json          settings and declared secrets, strict, 0600
-//	    secrets/NAME.secret      one secret each, versioned format, 0600
 //	    home/ tmp/ state/        HOME, TMPDIR and XDG_STATE_HOME of the CLI, 0700
+//	ROOT/sealed/                 the secrets of all connections; see package sealed
 //	ROOT/operations/EPOCH/…      private working directories of one live host
 //
 // The environment of a CLI is built from nothing. On every system it holds, in

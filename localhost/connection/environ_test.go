@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/stretchr/testify/require"
@@ -110,7 +111,7 @@ func TestReleaseTakesOverAnOwnersSecret(t *testing.T) {
 func TestEnvironmentMakesMissingDirectories(t *testing.T) {
 	t.Parallel()
 	c := create(t, openRoot(t))
-	require.NoError(t, removeTree(c.dir, "tmp"))
+	require.NoError(t, removal.Tree(c.dir, "tmp"))
 	_, err := c.Environment(Declared{}, nil, nil)
 	require.NoError(t, err)
 	require.DirExists(t, c.Temp())

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -100,7 +101,7 @@ func (r *Root) sweep(root string) error {
 			continue
 		}
 		// Let go first: an open file may not be removable, and the gate is held.
-		if err = errors.Join(lock.Close(), removeTree(root, part)); err == nil {
+		if err = errors.Join(lock.Close(), removal.Tree(root, part)); err == nil {
 			err = os.Remove(filepath.Join(root, e.Name()))
 		}
 		errs = append(errs, err)
@@ -131,7 +132,7 @@ func (r *Root) sweepTemp() error {
 			continue // unsafe: Reconcile says so, and it must not stop the host
 		}
 		for _, c := range all {
-			errs = append(errs, removeTree(c.dir, filepath.Base(c.Temp())), privateDir(c.Temp()))
+			errs = append(errs, removal.Tree(c.dir, filepath.Base(c.Temp())), privateDir(c.Temp()))
 		}
 	}
 	return errors.Join(errs...)
@@ -179,7 +180,7 @@ func (o *Operations) Remove(dir string) error {
 	if dir != filepath.Join(parent, leaf) || leaf == "." || leaf == ".." {
 		return fmt.Errorf("remove operation directory: %w", ErrInvalid)
 	}
-	if err := removeTree(parent, leaf); err != nil {
+	if err := removal.Tree(parent, leaf); err != nil {
 		return fmt.Errorf("remove operation directory: %w", err)
 	}
 	return nil
@@ -201,7 +202,7 @@ func (o *Operations) close() error {
 		return fmt.Errorf("close operations: %w", err)
 	}
 	defer func() { _ = gate.Close() }() // closing lets go
-	if err := removeTree(o.root, o.part); err != nil {
+	if err := removal.Tree(o.root, o.part); err != nil {
 		return fmt.Errorf("close operations: %w", err)
 	}
 	// Let go first: an open file may not be removable, and the gate is held.

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lendcli/lend/localhost/internal/private"
+	"github.com/lendcli/lend/localhost/internal/removal"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -19,13 +22,15 @@ var (
 	// ErrExists: there is one already.
 	ErrExists = errors.New("already exists")
 	// ErrUnsafe: a file or directory of ours is not private to this user.
-	ErrUnsafe = errors.New("not private to this user")
+	ErrUnsafe = private.ErrUnsafe
 	// ErrInvalid: a name, a value or a file breaks the rules or a bound.
 	ErrInvalid = errors.New("invalid")
 	// ErrReserved: the variable would let its value choose what code runs.
 	ErrReserved = errors.New("reserved variable")
 	// ErrConflict: two sources give the same variable.
 	ErrConflict = errors.New("variable is given twice")
+	// ErrPlain: the secret is stored in the form of an earlier version; see SealPlain.
+	ErrPlain = errors.New("secret is not sealed yet")
 	// ErrDisabled: the owner has disabled the connection.
 	ErrDisabled = errors.New("connection is disabled")
 )
@@ -35,12 +40,18 @@ const Default = "default"
 
 // Root is the directory that holds all connections of this machine.
 type Root struct {
-	dir string // absolute
+	dir    string // absolute
+	sealed *sealed.Store
 }
 
 // Open makes dir, an absolute path, and what is above it, with mode 0700 unless it
-// exists. A directory that others can use, or that is a link, is ErrUnsafe.
-func Open(dir string) (*Root, error) {
+// exists. A directory that others can use, or that is a link, is ErrUnsafe. Secrets
+// whose key source is a passphrase are locked; see OpenAsking.
+func Open(dir string) (*Root, error) { return OpenAsking(dir, nil) }
+
+// OpenAsking is Open with somebody who knows the passphrase, if that is the key
+// source. It is asked when a secret is first used, not before.
+func OpenAsking(dir string, ask sealed.Ask) (*Root, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("open connections %s: path is not absolute: %w", name.Quote(dir), ErrInvalid)
 	}
@@ -52,8 +63,15 @@ func Open(dir string) (*Root, error) {
 			return nil, fmt.Errorf("open connections: %w", err)
 		}
 	}
-	return &Root{dir: filepath.Clean(dir)}, nil
+	store, err := sealed.Open(filepath.Join(filepath.Clean(dir), "sealed"), ask)
+	if err != nil {
+		return nil, fmt.Errorf("open connections: %w", err)
+	}
+	return &Root{dir: filepath.Clean(dir), sealed: store}, nil
 }
+
+// Sealed returns the store of all connections' secrets, for its key source.
+func (r *Root) Sealed() *sealed.Store { return r.sealed }
 
 const connectorsDir = "connectors"
 
@@ -91,7 +109,7 @@ func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
 
 // Get opens one connection. It is ErrNotFound if there is none.
 func (r *Root) Get(key name.ConnectorKey, id name.ConnectionID) (*Connection, error) {
-	c := &Connection{key: key, id: id, dir: filepath.Join(r.connector(key), id.String())}
+	c := &Connection{key: key, id: id, dir: filepath.Join(r.connector(key), id.String()), sealed: r.sealed}
 	if key.IsZero() || id.IsZero() {
 		return nil, fmt.Errorf("open connection: %w", ErrInvalid)
 	}
@@ -117,6 +135,10 @@ func (r *Root) Create(key name.ConnectorKey, id name.ConnectionID) (*Connection,
 	same := func(c *Connection) bool { return strings.EqualFold(c.id.String(), id.String()) }
 	if slices.ContainsFunc(all, same) {
 		return nil, fmt.Errorf("connection %s of %s: %w", id, key, ErrExists)
+	}
+	// Whatever was called so before: a new connection begins without secrets.
+	if err := r.sealed.DeleteAll(sealed.Place{Connector: key, Connection: id}); err != nil {
+		return nil, fmt.Errorf("create connection: %w", err)
 	}
 	if err := os.Mkdir(filepath.Join(r.connector(key), id.String()), 0o700); err != nil {
 		return nil, fmt.Errorf("create connection: %w", err)
@@ -151,7 +173,8 @@ func (r *Root) Remove(key name.ConnectorKey, id name.ConnectionID) error {
 	if _, err := r.Get(key, id); err != nil {
 		return err
 	}
-	if err := removeTree(r.connector(key), id.String()); err != nil {
+	err := r.sealed.DeleteAll(sealed.Place{Connector: key, Connection: id})
+	if err = errors.Join(err, removal.Tree(r.connector(key), id.String())); err != nil {
 		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
 	}
 	return nil

@@ -5,27 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/lendcli/lend/localhost/internal/atomicfile"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 // MaxSecretBytes bounds one secret.
 const MaxSecretBytes = 64 << 10
 
-// The first line of a secret's file says how the rest is stored; another line
-// than this one is refused, so that sealing can be added.
-const plainHeader = "lend-secret 1 plain\n"
-
-const (
-	secretSuffix = ".secret"
-	masked       = "[secret]"
-)
+const masked = "[secret]"
 
 // Secret is a value that shows itself as "[secret]" wherever it is formatted,
 // logged or encoded. Only Environment reads it.
@@ -70,7 +60,10 @@ func (c *Connection) SetSecret(d Declared, secret name.Label, variable string, r
 	if err != nil {
 		return fmt.Errorf("set secret %s: %w", secret, err)
 	}
-	if err := atomicfile.Write(c.secretPath(secret.String()), append([]byte(plainHeader), value...)); err != nil {
+	if err := c.sealed.Put(c.place(secret), value); err != nil {
+		return fmt.Errorf("set secret %s: %w", secret, err)
+	}
+	if err := c.removePlain(secret.String()); err != nil {
 		return fmt.Errorf("set secret %s: %w", secret, err)
 	}
 	return nil
@@ -141,11 +134,9 @@ func (c *Connection) Secrets(d Declared) ([]SecretStatus, error) {
 	}
 	all := statuses(d, cfg)
 	for i := range all {
-		_, err := os.Lstat(c.secretPath(all[i].Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if all[i].Set, err = c.isSet(all[i].Name); err != nil {
 			return nil, fmt.Errorf("list secrets: %w", err)
 		}
-		all[i].Set = err == nil
 	}
 	return all, nil
 }
@@ -183,11 +174,16 @@ func (c *Connection) Missing(d Declared) ([]string, error) {
 // DeleteSecret removes a secret's value, and the owner's declaration of it. It is
 // ErrNotFound if there is neither.
 func (c *Connection) DeleteSecret(secret name.Label) error {
-	err := os.Remove(c.secretPath(secret.String()))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	had, err := c.isSet(secret.String())
+	if err != nil {
 		return fmt.Errorf("delete secret %s: %w", secret, err)
 	}
-	had := err == nil
+	if err := c.sealed.Delete(c.place(secret)); err != nil && !errors.Is(err, sealed.ErrNotFound) {
+		return fmt.Errorf("delete secret %s: %w", secret, err)
+	}
+	if err := c.removePlain(secret.String()); err != nil {
+		return fmt.Errorf("delete secret %s: %w", secret, err)
+	}
 	err = c.update(func(cfg *Config) error {
 		if _, ok := cfg.Secrets[secret.String()]; !ok && !had {
 			return ErrNotFound
@@ -203,20 +199,33 @@ func (c *Connection) DeleteSecret(secret name.Label) error {
 
 // secret reads one value; ok is false if it is not set.
 func (c *Connection) secret(secret string) (value Secret, ok bool, err error) {
-	data, err := readPrivate(c.secretPath(secret), MaxSecretBytes+len(plainHeader))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Secret{}, false, nil
+	label, err := name.ParseLabel(secret)
+	if err != nil {
+		return Secret{}, false, fmt.Errorf("read secret %s: %w: %w", name.Quote(secret), ErrInvalid, err)
+	}
+	data, err := c.sealed.Get(c.place(label))
+	if errors.Is(err, sealed.ErrNotFound) {
+		return Secret{}, false, c.refusePlain(secret)
 	}
 	if err != nil {
 		return Secret{}, false, fmt.Errorf("read secret %s: %w", name.Quote(secret), err)
 	}
-	plain, ok := bytes.CutPrefix(data, []byte(plainHeader))
-	if !ok || len(plain) == 0 {
-		return Secret{}, false, fmt.Errorf("read secret %s: unknown format: %w", name.Quote(secret), ErrInvalid)
-	}
-	return Secret{value: string(plain)}, true, nil
+	return Secret{value: string(data)}, true, nil
 }
 
-func (c *Connection) secretPath(secret string) string {
-	return filepath.Join(c.secrets(), secret+secretSuffix)
+// isSet tells whether a secret has a value, without opening it.
+func (c *Connection) isSet(secret string) (bool, error) {
+	label, err := name.ParseLabel(secret)
+	if err != nil {
+		return false, fmt.Errorf("secret %s: %w: %w", name.Quote(secret), ErrInvalid, err)
+	}
+	set, err := c.sealed.Has(c.place(label))
+	if set || err != nil {
+		return set, err
+	}
+	return c.hasPlain(secret)
+}
+
+func (c *Connection) place(secret name.Label) sealed.Place {
+	return sealed.Place{Connector: c.key, Connection: c.id, Name: secret}
 }

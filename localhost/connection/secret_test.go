@@ -11,12 +11,18 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 )
 
 const canary = "ghp_canary-0123456789"
+
+func sealedPath(c *Connection, secret string) string {
+	root := filepath.Dir(filepath.Dir(filepath.Dir(c.dir)))
+	return filepath.Join(root, "sealed", "values", c.key.String(), c.id.String(), secret+".sealed")
+}
 
 func TestSecretNeverShowsItself(t *testing.T) {
 	t.Parallel()
@@ -66,11 +72,11 @@ func TestSecrets(t *testing.T) {
 		require.Contains(t, env, "GH_TOKEN="+canary)
 		require.Contains(t, env, "MY_TOKEN=a\nb", "one line end is taken off")
 
-		path := c.secretPath("token")
+		path := sealedPath(c, "token")
 		requirePrivate(t, path, 0o600)
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, "lend-secret 1 plain\n"+canary, string(data))
+		require.NotContains(t, string(data), canary)
 
 		require.NoError(t, c.DeleteSecret(label(t, "token")))
 		require.NoError(t, c.DeleteSecret(label(t, "mine")))
@@ -105,7 +111,7 @@ func TestSecrets(t *testing.T) {
 		} {
 			err := c.SetSecret(d, label(t, try.name), try.variable, strings.NewReader(try.value))
 			require.ErrorIs(t, err, try.want, what)
-			require.NoFileExists(t, c.secretPath(try.name), what)
+			require.NoFileExists(t, sealedPath(c, try.name), what)
 		}
 		err := c.SetSecret(d, label(t, "token"), "", iotest.ErrReader(broken))
 		require.ErrorIs(t, err, broken)
@@ -118,9 +124,10 @@ func TestSecrets(t *testing.T) {
 		t.Parallel()
 		c := create(t, openRoot(t))
 		for _, data := range []string{"", canary, "lend-secret 2 sealed\n" + canary, "lend-secret 1 plain\n"} {
-			require.NoError(t, os.WriteFile(c.secretPath("token"), []byte(data), 0o600))
+			require.NoError(t, c.SetSecret(d, label(t, "token"), "", strings.NewReader("x")))
+			require.NoError(t, os.WriteFile(sealedPath(c, "token"), []byte(data), 0o600))
 			_, err := c.Environment(d, nil, nil)
-			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorIs(t, err, sealed.ErrCorrupt)
 			require.NotContains(t, err.Error(), canary)
 		}
 	})
@@ -129,11 +136,11 @@ func TestSecrets(t *testing.T) {
 		t.Parallel()
 		c := create(t, openRoot(t))
 		require.NoError(t, c.SetSecret(d, label(t, "token"), "", strings.NewReader(canary)))
-		require.NoError(t, os.Chmod(c.secretPath("token"), 0o644))
+		require.NoError(t, os.Chmod(sealedPath(c, "token"), 0o644))
 		var errs []error
 		_, err := c.Environment(d, nil, nil)
 		errs = append(errs, err)
-		require.NoError(t, os.Chmod(c.secretPath("token"), 0o600))
+		require.NoError(t, os.Chmod(sealedPath(c, "token"), 0o600))
 		_, err = c.Environment(d, nil, []argv.Variable{{Name: "GH_TOKEN", Value: canary}})
 		errs = append(errs, err, c.SetSetting(d, "GH_TOKEN", canary), c.SetSetting(d, "A", canary+"\x00"),
 			c.SetSecret(d, label(t, "nobody"), "", strings.NewReader(canary)),

@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -56,7 +57,7 @@ func (s *Store) Rewrap(src Source) error {
 		if err := s.stop("written"); err != nil {
 			return err
 		}
-		return s.forget(old.document)
+		return errors.Join(s.adopt(kek), s.forget(old.document))
 	})
 }
 

@@ -96,8 +96,27 @@ func (s *Store) Create(src Source) error {
 		if err := d.wrapKeys(kek, []string{id}, map[string][]byte{id: newKey()}); err != nil {
 			return err
 		}
-		return s.write(d)
+		if err := s.write(d); err != nil {
+			return err
+		}
+		return s.adopt(kek)
 	})
+}
+
+// adopt unlocks the store with a wrapping key that was just made.
+func (s *Store) adopt(kek []byte) error {
+	d, raw, err := s.read()
+	if err != nil {
+		return err
+	}
+	keys, err := d.unwrapKeys(kek)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.cache = &unlocked{document: d, raw: string(raw), kek: kek, keys: keys}
+	s.mu.Unlock()
+	return nil
 }
 
 // Source returns the key source in use, without asking it for anything. It is

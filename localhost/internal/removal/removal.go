@@ -1,4 +1,4 @@
-package connection
+package removal
 
 import (
 	"crypto/rand"
@@ -17,10 +17,10 @@ const (
 	removeBatch = 1024
 )
 
-// removeTree deletes what is called leaf in the directory parent, whatever it is;
+// Tree deletes what is called leaf in the directory parent, whatever it is;
 // nothing is no error. Links are removed and never followed, and directories that
 // a program made unreadable are opened first.
-func removeTree(parent, leaf string) error {
+func Tree(parent, leaf string) error {
 	root, err := os.OpenRoot(parent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestPassphrase(t *testing.T) {
+	t.Run("hidden-line", func(t *testing.T) {
+		for in, want := range map[string]string{"abc\n": "abc", "abd\x7fc\r": "abc", "\x7f\n": ""} {
+			got, err := readHidden(strings.NewReader(in))
+			require.NoError(t, err)
+			require.Equal(t, want, string(got))
+		}
+		for _, in := range []string{"abc", "abc\x03", "\x04", strings.Repeat("x", maxPassphrase+2)} {
+			_, err := readHidden(strings.NewReader(in))
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "abc")
+		}
+	})
+	t.Run("variable", func(t *testing.T) {
+		t.Setenv("LEND_PASSPHRASE", "correct horse\r\n")
+		pass, err := askOnce()
+		require.NoError(t, err)
+		require.Equal(t, "correct horse", string(pass))
+		pass, err = askNew()
+		require.NoError(t, err)
+		require.Equal(t, "correct horse", string(pass))
+		t.Setenv("LEND_NEW_PASSPHRASE", "another one")
+		pass, err = askNew()
+		require.NoError(t, err)
+		require.Equal(t, "another one", string(pass))
+		t.Setenv("LEND_PASSPHRASE", "")
+		pass, err = askOnce()
+		require.NoError(t, err)
+		require.Empty(t, pass, "set but empty is not asked for; the store refuses it")
+	})
+	t.Run("descriptor", func(t *testing.T) {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		_, err = w.WriteString("correct horse\n")
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		t.Setenv("LEND_PASSPHRASE", "the descriptor wins")
+		fd, err := unix.Dup(int(r.Fd()))
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		t.Setenv("LEND_PASSPHRASE_FD", strconv.Itoa(fd))
+		pass, err := askOnce()
+		require.NoError(t, err)
+		require.Equal(t, "correct horse", string(pass))
+		t.Setenv("LEND_PASSPHRASE_FD", "three")
+		_, err = askOnce()
+		require.Error(t, err)
+	})
+}
