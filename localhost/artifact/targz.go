@@ -68,6 +68,9 @@ func (w *writer) tarEntry(h *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return refuse(p, "it is a hard link: only files and directories are taken")
 	case tar.TypeSymlink:
+		if w.o.SkipLinks {
+			return w.count()
+		}
 		return refuse(p, "it is a symbolic link: only files and directories are taken")
 	}
 	return refuse(p, "entry type %q is not taken: only files and directories are", h.Typeflag)

@@ -11,6 +11,7 @@ import (
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
@@ -295,7 +296,7 @@ func (s *Store) tool(rt depot.Runtime) (npm.Tool, func(), error) {
 	if err != nil {
 		return npm.Tool{}, nil, err
 	}
-	cliOf, err := s.chooseRuntime(manifest.Runtime{Profile: npmRuntime})
+	cliOf, err := s.chooseRuntime(manifest.Runtime{Profile: interpreter.NPM})
 	if err != nil {
 		return npm.Tool{}, nil, errors.Join(err, node.lock.Close())
 	}

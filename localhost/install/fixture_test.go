@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
@@ -245,17 +246,17 @@ func (f *fakeNPM) Run(_ context.Context, c npm.Command) ([]byte, error) {
 // registry serves the managed node and npm, and says what they are.
 func registry(t *testing.T, more ...any) (base string, node, npmSource RuntimeSource) {
 	t.Helper()
-	at, ok := managed(nodeRuntime, target())
+	pkg, _, exec, ok := interpreter.Tried("node")
 	if !ok {
 		t.Skip("there is no managed node for this system")
 	}
-	nodeTar := files{at.exec: binary + " node", "LICENSE": "free", "package.json": "{}", "include/x.h": "left out"}.tgz(t, "package/")
+	nodeTar := files{exec: binary + " node", "LICENSE": "free", "package.json": "{}", "include/x.h": "left out"}.tgz(t, "package/")
 	npmTar := files{"bin/npm-cli.js": "// npm\n", "package.json": "{}", "lib/x.js": "1"}.tgz(t, "package/")
 	mux := http.NewServeMux()
 	serve := func(pkg, version string, b []byte) {
 		mux.HandleFunc("/"+pkg+"/-/"+pkg+"-"+version+".tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) })
 	}
-	serve(at.pkg, "22.1.0", nodeTar)
+	serve(pkg, "22.1.0", nodeTar)
 	serve("npm", "11.0.0", npmTar)
 	for i := 0; i < len(more); i += 2 { // name of a package in version 1.0.0, tarball
 		pkg, b := more[i].(string), more[i+1].([]byte)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/manifest"
 )
@@ -83,7 +84,7 @@ func (s *Store) launch(r Release) (_ *Launch, err error) {
 		locks = append(locks, rt.lock)
 		out.snaps = append(out.snaps, rt.snap)
 		out.Path = rt.exec
-		out.Env = runtimeEnv(rec.Runtime.Name)
+		out.Env = interpreter.Env(*rec.Runtime, rt.snap.Dir())
 	}
 	return out, out.fill(installed.Manifest.CLI, rec, trees)
 }
@@ -107,14 +108,6 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 		return nil
 	}
 	l.Prefix = []string{abs}
-	return nil
-}
-
-// runtimeEnv keeps a runtime from writing beside what is verified.
-func runtimeEnv(name string) []string {
-	if name == nodeRuntime {
-		return []string{"NODE_DISABLE_COMPILE_CACHE=1"}
-	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lendcli/lend/localhost/install/draft"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -75,7 +76,7 @@ func (s *Store) draftNPM(ctx context.Context, spec string, o draft.Options, p Pr
 	if _, _, err := draft.Package(spec); err != nil {
 		return draft.Draft{}, err
 	}
-	rt, err := s.chooseRuntime(manifest.Runtime{Profile: nodeRuntime})
+	rt, err := s.chooseRuntime(manifest.Runtime{Profile: interpreter.Node})
 	if err != nil {
 		return draft.Draft{}, err
 	}

@@ -3,9 +3,9 @@ package install
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +17,7 @@ func TestAddManagedRuntime(t *testing.T) {
 	rt, err := s.AddRuntime(t.Context(), node, nil)
 	require.NoError(t, err)
 	require.Equal(t, "22.1.0", rt.Version)
-	require.Equal(t, target(), rt.Target)
+	require.Equal(t, interpreter.Target(), rt.Target)
 	entries, err := os.ReadDir(filepath.Dir(filepath.Dir(rt.Path)))
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "only what runs and its licence is kept")
@@ -41,8 +41,8 @@ func TestAddManagedRuntime(t *testing.T) {
 func TestAddRuntimeFromFile(t *testing.T) {
 	t.Parallel()
 	_, node, _ := registry(t)
-	at, _ := managed(nodeRuntime, target())
-	b := files{at.exec: binary + " node", "LICENSE": "free", "package.json": "{}", "include/x.h": "left out"}.tgz(t, "package/")
+	_, _, exec, _ := interpreter.Tried("node")
+	b := files{exec: binary + " node", "LICENSE": "free", "package.json": "{}", "include/x.h": "left out"}.tgz(t, "package/")
 	node.File = filepath.Join(t.TempDir(), "node.tgz")
 	require.NoError(t, os.WriteFile(node.File, b, 0o600))
 	s := openStore(t, Config{})
@@ -108,25 +108,4 @@ func TestChooseRuntimeTakesTheNewest(t *testing.T) {
 	}
 	require.Equal(t, []string{"dash 0.0.0", "python3 4.0.0", "python3 4.0.0-rc.1", "python3 3.11.2", "python3 3.10.0", "python3 3.9.0"}, got)
 	require.Equal(t, "python3@3.11.2", add(t, s, greeter(`, "range": ">=3.0.0 <4.0.0"`).dir(t)).Runtime)
-}
-
-func TestManagedTable(t *testing.T) {
-	t.Parallel()
-	for _, target := range []string{"linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64", "win-x64"} {
-		tb, ok := managed(nodeRuntime, target)
-		require.True(t, ok)
-		_, err := npm.ParseIntegrity(tb.integrity)
-		require.NoError(t, err, target)
-		require.True(t, strings.HasPrefix(tb.version, "22."))
-		require.False(t, tb.skip(tb.exec))
-		require.False(t, tb.skip("bin"))
-		require.True(t, tb.skip("include"))
-	}
-	_, ok := managed(nodeRuntime, "plan9-x64")
-	require.False(t, ok)
-	tb, ok := managed(npmRuntime, "plan9-x64")
-	require.True(t, ok)
-	_, err := npm.ParseIntegrity(tb.integrity)
-	require.NoError(t, err)
-	require.False(t, tb.skip("node_modules"))
 }

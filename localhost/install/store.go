@@ -7,6 +7,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/argv"
@@ -22,7 +23,7 @@ var (
 	// ErrNoRuntime: no installed interpreter fits, or it has been removed.
 	ErrNoRuntime = errors.New("no such runtime")
 	// ErrNoRegistry: something must be fetched and no package registry is known.
-	ErrNoRegistry = errors.New("no package registry: give --registry URL or set NPM_CONFIG_REGISTRY")
+	ErrNoRegistry = interpreter.ErrNoRegistry
 	// ErrTampered: bytes on disk differ from those that were installed.
 	ErrTampered = errors.New("installed files were changed")
 )

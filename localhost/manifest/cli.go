@@ -78,7 +78,10 @@ func (c *checker) sha256(s string) {
 }
 
 func (c *checker) runtime(d *runtimeDocument) *Runtime {
-	r := &Runtime{Profile: d.Profile}
+	r := &Runtime{Profile: d.Profile, ABI: d.ABI}
+	if d.ABI != "" && !abiName.MatchString(d.ABI) {
+		c.bad("cli.runtime.abi", "want language, major version and system, such as \"python3-linux-x64\"")
+	}
 	c.identifier("cli.runtime.profile", d.Profile)
 	if d.Range != "" {
 		var err error
@@ -91,6 +94,7 @@ func (c *checker) runtime(d *runtimeDocument) *Runtime {
 var (
 	packageName = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,126}/)?[a-z0-9][a-z0-9._-]{0,126}$`)
 	binName     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
+	abiName     = regexp.MustCompile(`^[a-z]{1,32}[0-9]{1,4}-[a-z0-9]{1,16}-[a-z0-9]{1,16}$`)
 	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 

@@ -64,6 +64,7 @@ type CLI struct {
 type Runtime struct {
 	Profile string // the runtime's name: an identifier such as "node" or "python3"
 	Range   Range  // which versions; the zero Range accepts all
+	ABI     string // exactly this one, as in "python3-linux-x64"; "" accepts all
 }
 
 // Package is an exact npm package.

@@ -85,6 +85,9 @@ func TestParseNativePackage(t *testing.T) {
 	m, err := Parse([]byte(edit(t, doc, `"kind": "npm",`, `"kind": "npm", "sha256": "`+sum+`",`)))
 	require.NoError(t, err)
 	require.Equal(t, sum, m.CLI.SHA256)
+	m, err = Parse([]byte(edit(t, doc, `"profile": "node"`, `"profile": "node", "abi": "node22-linux-x64"`)))
+	require.NoError(t, err)
+	require.Equal(t, "node22-linux-x64", m.CLI.Runtime.ABI)
 	require.Equal(t, "bin/json5", m.CLI.Package.Native)
 	require.Equal(t, &Lifecycle{"postinstall", "install.js", []string{"--now"}}, m.CLI.Package.Lifecycle)
 }
@@ -145,6 +148,7 @@ func TestParseRefuses(t *testing.T) {
 		{"npm-no-package", npmManifest, `"package"`, `"packages"`, "unknown field"},
 		{"npm-runtime", npmManifest, `"profile": "node"`, `"profile": "python3"`, `runs on "node"`},
 		{"npm-range", npmManifest, `>=22.0.0 <23.0.0`, `^22.0.0`, "cli.runtime.range"},
+		{"npm-abi", npmManifest, `"profile": "node"`, `"profile": "node", "abi": "node22"`, "cli.runtime.abi"},
 		{"npm-name", npmManifest, `"name": "json5"`, `"name": "../json5"`, "cli.package"},
 		{"npm-version-range", npmManifest, `"version": "2.2.3", "bin"`, `"version": "^2.2.3", "bin"`, "one exact version"},
 		{"npm-version-tag", npmManifest, `"version": "2.2.3", "bin"`, `"version": "latest", "bin"`, "one exact version"},

@@ -59,6 +59,7 @@ type cliDocument struct {
 type runtimeDocument struct {
 	Profile string `json:"profile"`
 	Range   string `json:"range,omitempty"`
+	ABI     string `json:"abi,omitempty"`
 }
 
 type packageDocument struct {

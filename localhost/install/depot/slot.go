@@ -53,6 +53,7 @@ type Runtime struct {
 	Digest  string `json:"digest"`           // of its tree
 	Exec    string `json:"exec"`             // in its tree
 	Target  string `json:"target,omitempty"` // "linux-x64"
+	Home    string `json:"home,omitempty"`   // in its tree: what holds its standard library
 }
 
 // Slot is the place of one version: a receipt that names the current directory

@@ -1,4 +1,4 @@
-package install
+package interpreter
 
 import "runtime"
 
@@ -11,12 +11,12 @@ type tarball struct {
 
 // The names of the managed runtimes.
 const (
-	nodeRuntime = "node"
-	npmRuntime  = "npm"
+	Node = "node"
+	NPM  = "npm"
 )
 
-// target is this system, as the packages spell it.
-func target() string {
+// Target is this system, as the packages spell it: "linux-x64".
+func Target() string {
 	arch, os := runtime.GOARCH, runtime.GOOS
 	if arch == "amd64" {
 		arch = "x64"
@@ -27,17 +27,25 @@ func target() string {
 	return os + "-" + arch
 }
 
+// Tried returns the npm package of a managed runtime, in the version that was tried
+// with this release of lend on this system, and what runs of it; ok is false where
+// there is none.
+func Tried(name string) (pkg, version, exec string, ok bool) {
+	t, ok := managed(name, Target())
+	return t.pkg, t.version, t.exec, ok
+}
+
 // managed is the package that holds a managed runtime for a target, in the version
 // that was tried with this release of lend. As of 2026-11-30 the newest 22.x differs
 // by target; the packages' names are irregular.
 func managed(name, target string) (tarball, bool) {
-	if name == npmRuntime {
+	if name == NPM {
 		return tarball{
 			pkg: "npm", version: "11.21.2", exec: "bin/npm-cli.js",
 			integrity: "sha512-7HPApk+AflMUavSseL1Pm6CnYqMIHk53x+KmuhqmTDqPkjPMgxIpTPcTqsE91EKNw4gFBJV9fnXiSdGm1DXq9A==",
 		}, true
 	}
-	if name != nodeRuntime {
+	if name != Node {
 		return tarball{}, false
 	}
 	t := tarball{exec: "bin/node", keep: []string{"bin/node", "bin/node.exe", "LICENSE", "package.json"}}
