@@ -70,9 +70,11 @@ func most(t *testing.T, s shape) [2]int {
 // before, within and after it. By default a plan in so many is run, another each
 // time, for a few seconds; LEND_TEST_LONG=1 runs all.
 func TestEveryFrame(t *testing.T) {
+	t.Parallel()
 	seed := uint64(number(t, "LEND_SIM_SEED", int(time.Now().UnixNano()%1e6)))
 	for _, s := range shapes[:2] {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			var all figures
 			began, frames := time.Now(), most(t, s)
 			every, n := 17, 0
@@ -104,6 +106,7 @@ func TestEveryFrame(t *testing.T) {
 // TestSeeds runs plans with several faults: as many as LEND_SIM_SEEDS says, from
 // LEND_SIM_SEED on.
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	many := 25
 	if long() {
 		many = 400

@@ -20,11 +20,11 @@ import (
 	"github.com/lendcli/lend/protocol"
 )
 
-// The longest that a run may take by its own clock: the grace twice, with all that
-// is waited for in between. Beyond it the watchdog cancels.
+// The longest that a run may take by its own clock: the grace twice and the wait, with
+// all that is in between. Beyond it the watchdog cancels.
 const (
-	budget   = 4 * time.Minute
-	watchdog = 6 * time.Minute
+	budget   = 5 * time.Minute
+	watchdog = 7 * time.Minute
 )
 
 // result is what one caller saw of an operation.
