@@ -317,13 +317,14 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		Metrics: s.counters.url(),
 		Routes:  []admin.Route{}, Peers: []admin.Peer{}, Operations: []admin.Operation{},
 	}
-	if n.LedgerErr != nil {
-		out.Ledger.Failed = n.LedgerErr.Error()
-	}
-	if s.locked != nil {
-		out.Ledger.Failed = lockedText(s.locked)
-	} else {
+	if s.locked == nil {
 		out.Ledger = s.ledgerShown()
+	}
+	switch {
+	case s.locked != nil:
+		out.Ledger.Failed = lockedText(s.locked)
+	case n.LedgerErr != nil:
+		out.Ledger.Failed = n.LedgerErr.Error()
 	}
 	for _, m := range n.Addresses {
 		out.Addresses = append(out.Addresses, m.String())
