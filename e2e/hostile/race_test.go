@@ -154,7 +154,7 @@ func TestSlotsComeBack(t *testing.T) {
 	who := g.hostile[0]
 	d, l := g.mustDial(who, "tcp"), g.lease(who)
 	few := g.lease(who, func(l *lease.Lease) { l.MaxOperations, l.MaxConcurrent = 1, 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	var all sync.WaitGroup
 	next := make(chan int)
