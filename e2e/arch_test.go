@@ -47,6 +47,7 @@ var arrows = []struct {
 	{"gateway/revocations", []string{"gateway/ownerfile", "protocol/name", "lease", "lease/revocation"}, "a file of revocations; it decides by them alone"},
 	{"gateway/early", []string{"gateway/ledger", "gateway/ownerfile", "protocol/name"}, "a file of keys of operations"},
 	{"gateway/issued", []string{"gateway/ownerfile", "protocol/name", "lease"}, "files about leases that were issued here"},
+	{"gateway/checkup", []string{"gateway/*", "lease", "policy", "protocol/name", "localhost/checkup"}, "a look from outside; nothing of the peer side imports it"},
 	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
 	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "lease/revocation", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
 	{"localhost/internal/*", nil, "helpers of the runtime"},
@@ -73,6 +74,7 @@ var forbidden = []struct {
 	{"github.com/libp2p/go-libp2p", []string{"gateway", "gateway/*", "cmd/lend", "e2e/bench"}, "hosts are made by the gateway and its client"},
 	{"github.com/libp2p/go-libp2p/p2p/*", []string{"gateway", "gateway/*", "e2e/bench"}, "hosts are made by the gateway and its client"},
 	{"github.com/lendcli/lend/proto/*", []string{"protocol", "lease", "lease/*"}, "wire types stay behind their package"},
+	{"github.com/lendcli/lend/gateway/checkup", []string{"cmd/lend"}, "it looks at what both sides keep"},
 	{"unsafe", []string{"proto/*", "localhost/process", "localhost/process/*", "gateway/ownerfile"}, "system calls only"},
 	{"plugin", nil, "nothing is loaded at run time"},
 }

@@ -44,7 +44,7 @@ The caller:  lend init, id, run`,
 	})
 	root.AddCommand(
 		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
-		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand(),
+		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)

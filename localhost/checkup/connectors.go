@@ -1,0 +1,196 @@
+package checkup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/sealed"
+)
+
+// Places are where a machine keeps its Connectors; absolute paths.
+type Places struct {
+	Store       string // of package install
+	Connections string // of package connection
+}
+
+// Connectors returns the checks of what is installed: each route that a gateway
+// would have, the interpreters, and the key of the secrets. They hash what is
+// installed.
+func Connectors(p Places) []Check {
+	return []Check{
+		{Name: "route", Run: p.routes},
+		One("runtimes", p.runtimes),
+		One("secrets-key", p.secretsKey),
+	}
+}
+
+const nothingInstalled = "no Connector is installed"
+
+// there tells whether a directory exists: opening a store would make it.
+func there(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+func failed(err error, fix string) Row {
+	return Row{Status: Fail, Detail: err.Error(), Fix: fix}
+}
+
+// open opens the store without anything that could fetch or run.
+func (p Places) open() (*install.Store, error) {
+	return install.Open(install.Config{Dir: p.Store, Log: zerolog.Nop()})
+}
+
+func (p Places) routes(ctx context.Context) (rows []Row) {
+	if !there(p.Store) {
+		return []Row{{Status: Skip, Detail: nothingInstalled, Fix: "lend connector add DIRECTORY"}}
+	}
+	s, err := p.open()
+	if err != nil {
+		return []Row{failed(err, "lend connector list")}
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			rows = append(rows, failed(err, ""))
+		}
+	}()
+	releases, err := s.Releases()
+	if err != nil {
+		rows = append(rows, failed(err, "lend connector remove KEY, then add it again"))
+	}
+	for _, r := range releases {
+		rows = append(rows, p.release(ctx, s, r)...)
+	}
+	if len(rows) == 0 {
+		rows = append(rows, Row{Status: Skip, Detail: nothingInstalled, Fix: "lend connector add DIRECTORY"})
+	}
+	return rows
+}
+
+// release looks at one release and at each connection that would have its route.
+func (p Places) release(ctx context.Context, s *install.Store, r install.Release) []Row {
+	subject := r.Manifest.Key.String() + " " + r.Manifest.Version.String()
+	if err := ctx.Err(); err != nil {
+		return []Row{{Subject: subject, Status: Skip, Detail: "the time was over before its turn", Fix: "lend connector verify " + r.Manifest.Key.String()}}
+	}
+	if err := s.Verify(ctx, r.Manifest.Key, r.Manifest.Version); err != nil {
+		row := failed(err, releaseFix(err, r))
+		row.Subject = subject
+		return []Row{row}
+	}
+	if !there(p.Connections) {
+		return []Row{{Subject: subject, Status: Pass, Detail: "as installed; no connection yet"}}
+	}
+	root, err := connection.Open(p.Connections)
+	if err != nil {
+		return []Row{failed(err, "chmod 700 the directory of the connections")}
+	}
+	all, err := root.List(r.Manifest.Key)
+	if err != nil {
+		row := failed(err, "")
+		row.Subject = subject
+		return []Row{row}
+	}
+	if len(all) == 0 {
+		return []Row{{Subject: subject, Status: Pass, Detail: "as installed; its connection is made by lend serve"}}
+	}
+	var rows []Row
+	for _, c := range all {
+		row := account(c, r)
+		row.Subject = subject + " " + c.ID().String()
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func releaseFix(err error, r install.Release) string {
+	switch {
+	case errors.Is(err, install.ErrNoRuntime):
+		return "lend runtime add " + strings.SplitN(r.Runtime, "@", 2)[0] + ", then lend connector add DIRECTORY again"
+	case errors.Is(err, install.ErrTampered):
+		return "lend connector remove " + r.Manifest.Key.String() + ", then add it again"
+	}
+	return "lend connector verify " + r.Manifest.Key.String()
+}
+
+// account looks at the settings and secrets of one connection, never at a value.
+func account(c *connection.Connection, r install.Release) Row {
+	config, err := c.Config()
+	if err != nil {
+		return failed(err, "lend connector setting list "+r.Manifest.Key.String())
+	}
+	if config.Disabled {
+		return Row{Status: Skip, Detail: "disabled by the owner"}
+	}
+	missing, err := c.Missing(connection.DeclaredBy(r.Manifest))
+	if err != nil {
+		return failed(err, "lend connector secret list "+r.Manifest.Key.String())
+	}
+	if len(missing) > 0 {
+		return Row{
+			Status: Warn, Detail: "as installed, but not set: " + strings.Join(missing, ", "),
+			Fix: fmt.Sprintf("lend connector secret set %s %s --connection %s", r.Manifest.Key, missing[0], c.ID()),
+		}
+	}
+	return Row{Status: Pass, Detail: "ready"}
+}
+
+func (p Places) runtimes(context.Context) Row {
+	if !there(p.Store) {
+		return Row{Status: Skip, Detail: nothingInstalled}
+	}
+	s, err := p.open()
+	if err != nil {
+		return failed(err, "lend runtime list")
+	}
+	all, err := s.Runtimes()
+	if err = errors.Join(err, s.Close()); err != nil {
+		return failed(err, "lend runtime add NAME")
+	}
+	if len(all) == 0 {
+		return Row{Status: Skip, Detail: "none is installed; only scripts and npm packages need one"}
+	}
+	names := make([]string, 0, len(all))
+	for _, r := range all {
+		names = append(names, r.Name+" "+r.Version)
+	}
+	return Row{Status: Pass, Detail: strings.Join(names, ", ")}
+}
+
+func (p Places) secretsKey(context.Context) Row {
+	if !there(p.Connections) {
+		return Row{Status: Skip, Detail: "there are no secrets"}
+	}
+	root, err := connection.Open(p.Connections)
+	if err != nil {
+		return failed(err, "chmod 700 the directory of the connections")
+	}
+	store := root.Sealed()
+	source, err := store.Source()
+	if errors.Is(err, sealed.ErrNoSource) {
+		return Row{Status: Skip, Detail: "no key source is chosen, so no secret can be kept", Fix: "lend init --key-source keyring"}
+	}
+	if err != nil {
+		return failed(err, "lend connector secret key --help")
+	}
+	err = store.Check()
+	switch {
+	case errors.Is(err, sealed.ErrLocked):
+		return Row{Status: Warn, Detail: "the key comes from " + string(source.Kind) + ", which is locked here"}
+	case err != nil:
+		return failed(err, "lend connector secret key --help")
+	case source.Weak():
+		return Row{
+			Status: Warn, Detail: "the key lies in a file beside the secrets: who copies the directory has both",
+			Fix: "lend connector secret key --help",
+		}
+	}
+	return Row{Status: Pass, Detail: "the key comes from " + string(source.Kind)}
+}
