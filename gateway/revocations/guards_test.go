@@ -66,11 +66,11 @@ func TestIssuersTogetherAreBounded(t *testing.T) {
 	}
 	full, err := revocation.New(entries...)
 	require.NoError(t, err)
-	almost, err := revocation.New(entries[1:]...)
+	few, err := revocation.New(entries[:each]...)
 	require.NoError(t, err)
 	var s Store
 	s.set.Store(full)
 	require.True(t, s.crowded(guardPeer(t, 1)))
-	s.set.Store(almost)
+	s.set.Store(few)
 	require.False(t, s.crowded(guardPeer(t, 1)))
 }
