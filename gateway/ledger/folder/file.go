@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/lendcli/lend/gateway/ledger/segment"
 )
 
 // File is what the ledger needs of its segment; tests put faults behind it.
@@ -52,12 +54,25 @@ func (f osFile) Linked() bool {
 }
 
 // Open opens the segment of the ledger in dir that begins with a record, with the
-// flag of os.OpenFile.
+// flag of os.OpenFile. What is no file is segment.ErrCorrupt.
 func Open(dir string, first uint64, flag int) (File, error) {
 	path := filepath.Join(dir, segmentName(first))
+	if err := regular(path); err != nil {
+		err.Index = first
+		return nil, err
+	}
 	f, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f, path}, nil
+}
+
+// regular refuses what is there and is no file: in a directory that came from
+// elsewhere, opening a pipe would wait for ever.
+func regular(path string) *segment.DamageError {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return &segment.DamageError{What: filepath.Base(path) + " is not a file"}
+	}
+	return nil
 }

@@ -237,7 +237,11 @@ func (d Folder) place(base string, data []byte, durable bool) error {
 
 // readSmall reads a small file that belongs to every ledger.
 func readSmall(dir, base string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, base))
+	path := filepath.Join(dir, base)
+	if err := regular(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &segment.DamageError{What: base + " is not there"}
 	}

@@ -99,8 +99,8 @@ func ReadSnapshot(dir string, first uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxSnapshot {
-		return nil, fmt.Errorf("snapshot of %d bytes", info.Size())
+	if !info.Mode().IsRegular() || info.Size() > maxSnapshot {
+		return nil, fmt.Errorf("snapshot of %d bytes, mode %s", info.Size(), info.Mode())
 	}
 	return os.ReadFile(path)
 }
@@ -141,7 +141,11 @@ func ReadClosed(dir string, size int64) ([]byte, error) {
 		return nil, nil
 	}
 	bad := &segment.DamageError{What: "the file of closed invocations is too short"}
-	f, err := os.Open(filepath.Join(dir, closedName))
+	path := filepath.Join(dir, closedName)
+	if err := regular(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, bad
 	}
