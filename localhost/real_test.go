@@ -120,19 +120,20 @@ func TestRealProcess(t *testing.T) {
 		Environment: []argv.Variable{{Name: "FX_VALUE", Value: "a b"}},
 	}}, "", "show", "one", "")
 	require.Zero(t, e.Code)
+	own := homeOf(t, strings.Split(out, "\n"))
 	require.Equal(t, strings.Join([]string{
 		"dir=" + h.workspace + " <nil>",
 		`args=["one" ""]`,
 		"FX_TOKEN=s3cret",
 		"FX_VALUE=a b",
-		"HOME=" + h.account.Home(),
+		"HOME=" + own.Home,
 		"LANG=C.UTF-8",
 		"NO_COLOR=1",
 		"PATH=/dev/null",
 		"TERM=dumb",
-		"TMPDIR=" + h.account.Temp(),
+		"TMPDIR=" + own.Temp,
 		"TZ=UTC",
-		"XDG_STATE_HOME=" + h.account.State(),
+		"XDG_STATE_HOME=" + own.State,
 		"",
 	}, "\n"), out, "the whole environment of the child")
 
@@ -147,9 +148,11 @@ func TestRealProcess(t *testing.T) {
 	require.Equal(t, 2, e.Code, "a private directory is empty")
 	_, e = h.run(t, route.StartRequest{}, "", "write", "left")
 	require.Zero(t, e.Code)
-	left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*", "*"))
-	require.NoError(t, err)
-	require.Empty(t, left, "what a command wrote is dropped")
+	for _, anywhere := range []string{"left", filepath.Join("*", "*")} { // beside, and in, what is made ahead
+		left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*", anywhere))
+		require.NoError(t, err)
+		require.Empty(t, left, "what a command wrote is dropped")
+	}
 }
 
 func TestRealRetirement(t *testing.T) {

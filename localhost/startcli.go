@@ -36,6 +36,10 @@ type (
 //  5. the release is what was verified, the connection can be used, and the
 //     route is not fenced meanwhile: route.ErrUnavailable, joined with the cause
 //
+// The CLI gets a copy of the connection's home and state and a temporary directory
+// of its own, which are dropped when the connection has been closed, unless the
+// owner shares those of the connection.
+//
 // An error means that nothing ran, and nothing will. When ctx is done before the
 // transport has the start, StartCLI returns at once; afterwards the transport's
 // answer counts, and a connection can be returned although ctx is done, or although
@@ -95,13 +99,7 @@ func (l *launcher) Prepare(_ context.Context, q StartCLIRequest) (route.Starter,
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (route.Process, error) {
-		p, err := l.host.cfg.Transport.Start(ctx, spec)
-		if err != nil {
-			return nil, unavailable("start process", err)
-		}
-		return p, nil
-	}, nil
+	return func(ctx context.Context) (route.Process, error) { return l.startPrivately(ctx, spec) }, nil
 }
 
 // spec checks what a request may choose, verifies the release, and says what runs.

@@ -265,6 +265,7 @@ loader or an interpreter run something else are refused. Not for secrets.`,
 		connectionFlag(sub, &id)
 		c.AddCommand(sub)
 	}
+	c.AddCommand(a.settingHomeCommand())
 	return c
 }
 
@@ -295,7 +296,8 @@ func (a *app) connectorLoginCommand() *cobra.Command {
 		Short: "run the CLI's own login in a connection's private home",
 		Long: `Run the login that the manifest declares on this terminal, in the private home
 of the connection. What it stores there, and only there, is what lent commands
-use. It runs on this machine only; no peer can reach it.`,
+get a copy of (see lend connector setting home); while it runs, none starts. It
+runs on this machine only; no peer can reach it.`,
 		Example: "  lend connector login github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -304,7 +306,12 @@ use. It runs on this machine only; no peer can reach it.`,
 				if err != nil {
 					return err
 				}
-				return a.login(cmd, route.Query{Connector: c.Connector(), Version: v, Connection: c.ID()})
+				held, err := c.HoldHome() // no command copies it half changed
+				if err != nil {
+					return err
+				}
+				err = a.login(cmd, route.Query{Connector: c.Connector(), Version: v, Connection: c.ID()})
+				return joinClose(err, held.Close)
 			})
 		},
 	}

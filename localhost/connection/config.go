@@ -36,6 +36,9 @@ type Config struct {
 	// Secrets are those that the owner declared, name → variable, beside the
 	// manifest's; 64 at most.
 	Secrets map[string]string `json:"secrets,omitempty"`
+	// SharedHome lets all operations work in the connection's own directories, so
+	// that what one writes there reaches the next. Else each has a copy; see Dirs.
+	SharedHome bool `json:"sharedHome,omitempty"`
 }
 
 // Config reads the connection's configuration. A connection without a file has
@@ -65,6 +68,16 @@ func (c *Connection) configPath() string { return filepath.Join(c.dir, "connecti
 func (c *Connection) SetDisabled(disabled bool) error {
 	return c.update(func(cfg *Config) error {
 		cfg.Disabled = disabled
+		return nil
+	})
+}
+
+// SetSharedHome decides for later starts whether operations share the connection's
+// directories: for a CLI that has to keep what it writes, such as login tokens that
+// it renews. Whoever may run one command can then steer the next.
+func (c *Connection) SetSharedHome(shared bool) error {
+	return c.update(func(cfg *Config) error {
+		cfg.SharedHome = shared
 		return nil
 	})
 }

@@ -1,11 +1,15 @@
 package connection
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 
+	"github.com/lendcli/lend/localhost/home"
+	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
@@ -35,6 +39,35 @@ func (c *Connection) Temp() string { return filepath.Join(c.dir, "tmp") }
 
 // State returns the absolute path of the CLI's private state directory.
 func (c *Connection) State() string { return filepath.Join(c.dir, "state") }
+
+// Dirs returns the directories that the CLI's own login works in. They are the
+// baseline: an operation gets a copy (CopyTo), unless the owner shares them.
+func (c *Connection) Dirs() home.Dirs {
+	return home.Dirs{Home: c.Home(), Temp: c.Temp(), State: c.State()}
+}
+
+// ErrLoginRuns: the CLI's own login is changing the home at this moment.
+var ErrLoginRuns = errors.New("a login is running")
+
+func (c *Connection) homeLock() string { return filepath.Join(c.dir, "home.lock") }
+
+// CopyTo fills the directories of one operation, which were made, from the baseline.
+// It is ErrLoginRuns while HoldHome is held; other errors are those of home.Copy.
+func (c *Connection) CopyTo(ctx context.Context, to home.Dirs) error {
+	lock, err := filelock.TryShared(c.homeLock())
+	if errors.Is(err, filelock.ErrHeld) {
+		return ErrLoginRuns
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // closing lets go
+	return to.Copy(ctx, c.Dirs())
+}
+
+// HoldHome keeps operations from copying the home while a login changes it; the
+// caller must Close the result.
+func (c *Connection) HoldHome() (io.Closer, error) { return lockFile(c.homeLock()) }
 
 // ensure checks the directories and makes those that are missing; a connection
 // that was removed stays removed.

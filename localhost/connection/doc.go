@@ -4,7 +4,8 @@
 //
 //	ROOT/connectors/KEY/ID/      one connection, 0700; "default" unless named
 //	    connection.json          settings and declared secrets, strict, 0600
-//	    home/ tmp/ state/        HOME, TMPDIR and XDG_STATE_HOME of the CLI, 0700
+//	    home/ tmp/ state/        HOME, TMPDIR and XDG_STATE_HOME of the CLI's login,
+//	                             which each operation gets a copy of, 0700
 //	ROOT/sealed/                 the secrets of all connections; see package sealed
 //	ROOT/operations/EPOCH/…      private working directories of one live host
 //
@@ -12,7 +13,8 @@
 // this order (a name given twice, ignoring case, is refused unless the list says
 // that it may be overridden):
 //
-//   - HOME, TMPDIR, XDG_STATE_HOME: directories of the connection; on Windows
+//   - HOME, TMPDIR, XDG_STATE_HOME: directories of the connection, for which the
+//     host puts those of one operation (see package home); on Windows
 //     also USERPROFILE, TEMP, TMP, APPDATA, LOCALAPPDATA and SYSTEMROOT
 //   - PATH=/dev/null (NUL on Windows), where nothing can be found or put: unset,
 //     the C library would search directories of the system

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lendcli/lend/localhost/home"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/protocol/name"
@@ -34,6 +35,7 @@ type Operations struct {
 	left error // what the sweep could not remove
 
 	ready chan string   // directories made ahead; see fill
+	homes chan string   // the same, with the directories of home.In
 	stop  chan struct{} // closed by Close
 	done  chan struct{} // closed when fill has returned
 	once  sync.Once
@@ -68,7 +70,7 @@ func (r *Root) Operations(part string) (*Operations, error) {
 	}
 	o := &Operations{
 		root: root, part: part, lock: lock, left: left,
-		ready: make(chan string, madeAhead), stop: make(chan struct{}), done: make(chan struct{}),
+		ready: make(chan string, madeAhead), homes: make(chan string, madeAhead), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go o.fill()
 	return o, nil
@@ -149,6 +151,27 @@ func (o *Operations) Make() (string, error) {
 	}
 }
 
+// MakeHome is Make with the empty directories of home.In.
+func (o *Operations) MakeHome() (string, error) {
+	select {
+	case dir := <-o.homes:
+		return dir, nil
+	default:
+		return o.mkdirHome()
+	}
+}
+
+func (o *Operations) mkdirHome() (string, error) {
+	dir, err := o.mkdir()
+	if err != nil {
+		return "", err
+	}
+	if err := home.In(dir).Make(); err != nil {
+		return "", fmt.Errorf("make operation directory: %w", err) // it goes with the host
+	}
+	return dir, nil
+}
+
 func (o *Operations) mkdir() (string, error) {
 	dir := filepath.Join(o.root, o.part, rand.Text())
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -160,13 +183,23 @@ func (o *Operations) mkdir() (string, error) {
 // fill makes directories ahead until Close. If it cannot, Make says why.
 func (o *Operations) fill() {
 	defer close(o.done)
+	var plain, withHome string
+	var err error
 	for {
-		dir, err := o.mkdir()
+		if plain == "" {
+			plain, err = o.mkdir()
+		}
+		if withHome == "" && err == nil {
+			withHome, err = o.mkdirHome()
+		}
 		if err != nil {
 			return
 		}
 		select {
-		case o.ready <- dir:
+		case o.ready <- plain:
+			plain = ""
+		case o.homes <- withHome:
+			withHome = ""
 		case <-o.stop:
 			return
 		}

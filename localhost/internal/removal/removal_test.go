@@ -70,4 +70,3 @@ func closed(c <-chan struct{}) bool {
 		return false
 	}
 }
-
