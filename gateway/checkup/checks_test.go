@@ -218,7 +218,7 @@ func TestLeases(t *testing.T) {
 	keep := func(id byte, left time.Duration) {
 		l := lease.Lease{
 			ID: lease.ID{id}, Issuer: peer(t), Holder: peer(t), Gateway: peer(t), Invocation: invocation(t),
-			Grants: []lease.Grant{{Connector: must(name.ParseConnectorKey("tool")), Version: must(name.ParseVersion("1.0.0")), Commands: []name.Command{must(name.ParseCommand("list"))}}},
+			Grants:   []lease.Grant{{Connector: must(name.ParseConnectorKey("tool")), Version: must(name.ParseVersion("1.0.0")), Commands: []name.Command{must(name.ParseCommand("list"))}}},
 			IssuedAt: m.now.Add(-time.Hour).Truncate(time.Millisecond), NotAfter: m.now.Add(left).Truncate(time.Millisecond),
 			MaxOperations: 1, Purpose: "canary",
 		}
