@@ -24,8 +24,8 @@ func (a *app) connectorCommand() *cobra.Command {
 	}
 	c.AddCommand(
 		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
-		a.connectorVerifyCommand(), a.connectorTryCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
-		a.connectorLoginCommand(), a.connectorRemoveCommand(),
+		a.connectorVerifyCommand(), a.connectorSkillsCommand(), a.connectorTryCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
+		a.connectorLoginCommand(), a.connectorRemoveCommand(), a.connectorGCCommand(),
 	)
 	return c
 }

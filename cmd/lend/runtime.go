@@ -15,7 +15,7 @@ func (a *app) runtimeCommand() *cobra.Command {
 		Short: "install the interpreters that Connectors run on",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.runtimeAddCommand(), a.runtimeListCommand())
+	c.AddCommand(a.runtimeAddCommand(), a.runtimeListCommand(), a.runtimeGCCommand())
 	return c
 }
 

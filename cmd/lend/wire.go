@@ -36,6 +36,19 @@ func (a *app) openStore(p paths, transport *process.Transport, registry string, 
 	if transport != nil {
 		c.Runner = install.NewRunner(transport)
 	}
+	return openInstalled(c)
+}
+
+// openStoreAsIs opens the store without taking orphans away, for the commands that
+// tell of them.
+func (a *app) openStoreAsIs(p paths, log zerolog.Logger) (*install.Store, error) {
+	if err := p.makePrivate(); err != nil {
+		return nil, err
+	}
+	return openInstalled(install.Config{Dir: p.store(), Log: log, AsIs: true})
+}
+
+func openInstalled(c install.Config) (*install.Store, error) {
 	s, err := install.Open(c)
 	if err != nil {
 		return nil, fmt.Errorf("open the installed connectors: %w", err)

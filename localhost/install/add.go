@@ -14,6 +14,7 @@ import (
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/skill"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -28,7 +29,7 @@ type Source struct {
 // is untouched. The same content again changes nothing, unless files were changed on
 // disk: then it repairs them. Errors match ErrConflict, ErrNoRuntime, ErrNoRegistry;
 // what is wrong with the source is an *artifact.RefusedError, a
-// *manifest.InvalidError or a *npm.LockError.
+// *manifest.InvalidError, a *skill.RefusedError or a *npm.LockError.
 func (s *Store) Add(ctx context.Context, src Source, p Progress) (Release, error) {
 	r, err := s.add(ctx, src, p)
 	if err != nil {
@@ -69,9 +70,11 @@ func (s *Store) add(ctx context.Context, src Source, p Progress) (Release, error
 			return s.releaseFrom(sl, old)
 		}
 	}
-	if err := s.equip(ctx, g, m, snap, &rec, p); err != nil {
+	release, err := s.equip(ctx, g, m, snap, &rec, p)
+	if err != nil {
 		return Release{}, err
 	}
+	defer release()
 	if err := sl.Publish(g, rec); err != nil {
 		return Release{}, err
 	}
@@ -92,6 +95,9 @@ func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progres
 		Progress: func(done int64) { stage(done, 0) },
 		Inspect: func(tree fs.FS) (executables []string, err error) {
 			if m, err = readManifest(tree); err != nil {
+				return nil, err
+			}
+			if err := skill.Check(tree); err != nil {
 				return nil, err
 			}
 			if m.CLI.Kind != manifest.KindNative {
@@ -189,20 +195,30 @@ func checkVariables(m manifest.Manifest) error {
 }
 
 // equip brings what the release needs beyond its artifact: the interpreter's
-// identity, and the packages of its lock.
-func (s *Store) equip(ctx context.Context, g *depot.Staging, m manifest.Manifest, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) error {
+// identity, and the packages of its lock. Until release is called, nothing takes that
+// interpreter away: it is to be called when the receipt names it.
+func (s *Store) equip(ctx context.Context, g *depot.Staging, m manifest.Manifest, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) (release func(), err error) {
 	if m.CLI.Runtime == nil {
-		return nil
+		return func() {}, nil
 	}
 	rt, err := s.chooseRuntime(*m.CLI.Runtime)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	held, err := s.holdRuntime(rt)
+	if err != nil {
+		return nil, err
+	}
+	release = func() { _ = held.lock.Close() }
 	rec.Runtime = &rt
 	if m.CLI.Package == nil {
-		return nil
+		return release, nil
 	}
-	return s.installPackage(ctx, g, m.CLI, snap, rec, p)
+	if err := s.installPackage(ctx, g, m.CLI, snap, rec, p); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // installPackage runs npm ci for the lock in the artifact and keeps a snapshot of
@@ -213,7 +229,7 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manife
 	if err != nil {
 		return err
 	}
-	tool, release, err := s.tool(*rec.Runtime)
+	tool, release, err := s.tool(ctx, *rec.Runtime)
 	if err != nil {
 		return err
 	}
@@ -288,7 +304,7 @@ func readLock(snap *artifact.Snapshot, pkg manifest.Package) ([]byte, npm.Lock, 
 
 // tool returns npm, run by the interpreter rt, both verified now. release lets go of
 // them.
-func (s *Store) tool(rt depot.Runtime) (npm.Tool, func(), error) {
+func (s *Store) tool(ctx context.Context, rt depot.Runtime) (npm.Tool, func(), error) {
 	if s.cfg.Registry == "" {
 		return npm.Tool{}, nil, ErrNoRegistry
 	}
@@ -304,7 +320,11 @@ func (s *Store) tool(rt depot.Runtime) (npm.Tool, func(), error) {
 	if err != nil {
 		return npm.Tool{}, nil, errors.Join(err, node.lock.Close())
 	}
-	release := func() { _, _ = node.lock.Close(), cli.lock.Close() }
+	cache, err := s.depot.UseCache(ctx)
+	if err != nil {
+		return npm.Tool{}, nil, errors.Join(err, node.lock.Close(), cli.lock.Close())
+	}
+	release := func() { _, _, _ = node.lock.Close(), cli.lock.Close(), cache.Close() }
 	return npm.Tool{Node: node.exec, CLI: cli.exec, Cache: s.depot.Path(depot.Cache), Registry: s.registry(), Runner: s.cfg.Runner}, release, nil
 }
 

@@ -3,6 +3,7 @@ package install
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/lendcli/lend/localhost/artifact"
@@ -10,6 +11,7 @@ import (
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/skill"
 )
 
 // Launch is a release made ready to start any number of times. It holds the
@@ -27,6 +29,7 @@ type Launch struct {
 	ContractDir string
 
 	name, version string
+	contract      *artifact.Snapshot // at ContractDir
 	snaps         []*artifact.Snapshot
 	close         func() error
 }
@@ -72,7 +75,7 @@ func (s *Store) launch(r Release) (_ *Launch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Launch{name: rec.Name, version: rec.Version, ContractDir: trees[artifactTree].Dir(), close: closeAll}
+	out := &Launch{name: rec.Name, version: rec.Version, ContractDir: trees[artifactTree].Dir(), contract: trees[artifactTree], close: closeAll}
 	for _, t := range trees {
 		out.snaps = append(out.snaps, t)
 	}
@@ -122,6 +125,19 @@ func (l *Launch) Verify() error {
 		}
 	}
 	return nil
+}
+
+// Skills reads the skills of the release, sorted by name, from the files that were
+// hashed: what has changed since is ErrTampered.
+func (l *Launch) Skills() ([]skill.Skill, error) {
+	out, err := skill.Read(os.DirFS(l.ContractDir), func(p string) (string, bool) {
+		_, sum, ok := l.contract.File(p)
+		return sum, ok
+	})
+	if err = errors.Join(err, l.contract.Verify()); err != nil {
+		return nil, tampered(l.name, l.version, err)
+	}
+	return out, nil
 }
 
 // Close lets go of the files. It is idempotent and returns the same error each time.

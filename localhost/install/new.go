@@ -80,7 +80,7 @@ func (s *Store) draftNPM(ctx context.Context, spec string, o draft.Options, p Pr
 	if err != nil {
 		return draft.Draft{}, err
 	}
-	tool, release, err := s.tool(rt)
+	tool, release, err := s.tool(ctx, rt)
 	if err != nil {
 		return draft.Draft{}, err
 	}

@@ -56,6 +56,7 @@ type Config struct {
 	Runner   Runner         // runs npm; nil refuses what needs npm
 	Registry string         // base URL, https (http on loopback only); "" is ErrNoRegistry where one is needed
 	CAFile   string         // absolute path of PEM certificates trusted besides the system's; "" for none
+	AsIs     bool           // leave at opening what dead processes left behind; Collect finds it
 	Proxy    string         // URL of the HTTP proxy for fetching; "" for none
 }
 
@@ -83,7 +84,11 @@ type Store struct {
 // Open opens the store in c.Dir and takes away what dead processes left behind in
 // it. The caller must Close the Store.
 func Open(c Config) (*Store, error) {
-	d, err := depot.Open(c.Dir, c.Log)
+	open := depot.Open
+	if c.AsIs {
+		open = depot.OpenAsIs
+	}
+	d, err := open(c.Dir, c.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}

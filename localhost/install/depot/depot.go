@@ -39,6 +39,15 @@ type Depot struct {
 // away what dead processes left behind in it: unfinished work, and what was replaced
 // or removed and no process holds any more. The caller must Close it.
 func Open(dir string, log zerolog.Logger) (*Depot, error) {
+	d, err := OpenAsIs(dir, log)
+	if err == nil {
+		d.sweep()
+	}
+	return d, err
+}
+
+// OpenAsIs is Open, but leaves behind what is there, for Collect to find.
+func OpenAsIs(dir string, log zerolog.Logger) (*Depot, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, errors.New("open depot: the directory must be absolute")
 	}
@@ -58,7 +67,6 @@ func Open(dir string, log zerolog.Logger) (*Depot, error) {
 			return nil, errors.Join(fmt.Errorf("open depot: %w", err), root.Close())
 		}
 	}
-	d.sweep()
 	return d, nil
 }
 
@@ -80,29 +88,6 @@ func (d *Depot) Close() error { return d.root.Close() }
 // Path is the absolute path of a slash-separated relative one.
 func (d *Depot) Path(rel ...string) string {
 	return filepath.Join(d.dir, filepath.FromSlash(path.Join(rel...)))
-}
-
-// sweep removes orphans. It never waits and never fails: what it cannot have now is
-// left for the next time.
-func (d *Depot) sweep() {
-	if err := d.sweepStaging(); err != nil && !errors.Is(err, filelock.ErrHeld) {
-		d.log.Warn().Err(err).Msg("store-sweep-staging")
-	}
-	for _, kind := range []string{Connectors, Runtimes} {
-		for _, owner := range d.List(kind) {
-			l, err := filelock.Try(d.lockPath(kind, owner))
-			if err != nil {
-				continue
-			}
-			for _, version := range d.List(path.Join(kind, owner)) {
-				if err := d.Slot(kind, owner, version).sweep(); err != nil {
-					d.log.Warn().Err(err).Msg("store-sweep")
-				}
-			}
-			d.DropIfEmpty(path.Join(kind, owner))
-			_ = l.Close()
-		}
-	}
 }
 
 // List names the directories in one of ours, hidden ones left out.
@@ -171,33 +156,6 @@ func (g *Staging) Drop() {
 	if err != nil {
 		g.d.log.Warn().Err(err).Msg("store-drop-staging")
 	}
-}
-
-func (d *Depot) sweepStaging() error {
-	all, err := filelock.Try(d.lockPath(stagingDir, "all"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = all.Close() }()
-	entries, err := fs.ReadDir(d.root.FS(), stagingDir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		rel := path.Join(stagingDir, strings.TrimSuffix(e.Name(), ".lock"))
-		l, err := filelock.Try(d.Path(rel + ".lock"))
-		if errors.Is(err, filelock.ErrHeld) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = errors.Join(artifact.Remove(d.root, rel), d.root.Remove(rel+".lock"), l.Close())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func random() string {

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
-	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
@@ -143,34 +143,43 @@ func (sl Slot) Tree(r Receipt, rel ...string) string {
 // sweep removes the directories that are not current and that nobody uses, and the
 // slot itself if nothing is left. The lock of the owner is held.
 func (sl Slot) sweep() error {
-	current, err := sl.Read()
-	if err != nil && !errors.Is(err, ErrNotInstalled) {
-		return err // do not touch what is not understood
-	}
-	for _, dir := range sl.d.List(sl.rel) {
-		if dir == current.Directory {
-			continue
-		}
-		l, err := filelock.Try(sl.d.Path(sl.rel, dir, useFile))
-		if errors.Is(err, filelock.ErrHeld) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(artifact.Remove(sl.d.root, path.Join(sl.rel, dir)), l.Close()); err != nil {
-			return err
-		}
-	}
-	if current.Directory == "" {
-		sl.d.DropIfEmpty(sl.rel)
-	}
-	return nil
+	return (&collector{d: sl.d, remove: true}).slot(sl)
 }
+
+// RetireUnused makes nothing current, if no process uses what is and unused, which is
+// asked while none can begin to, says that nothing needs it; remove false only asks.
+// The lock of the owner is held.
+func (sl Slot) RetireUnused(remove bool, unused func(Receipt) (bool, error)) (g Garbage, ok bool, err error) {
+	r, err := sl.Read()
+	if err != nil {
+		return Garbage{}, false, err
+	}
+	l, err := filelock.Try(sl.d.Path(sl.rel, r.Directory, useFile))
+	if errors.Is(err, filelock.ErrHeld) {
+		return Garbage{}, false, nil
+	}
+	if err != nil {
+		return Garbage{}, false, err
+	}
+	if ok, err = unused(r); err != nil || !ok {
+		return Garbage{}, false, errors.Join(err, l.Close())
+	}
+	if g, err = sl.d.weigh(sl.rel); err != nil || !remove {
+		return g, err == nil, errors.Join(err, l.Close())
+	}
+	err = errors.Join(sl.Retire(), l.Close()) // the files go once our own lock has
+	return g, err == nil, errors.Join(err, sl.sweep())
+}
+
+// useTries and usePause bound how long Use waits for RetireUnused to make up its mind.
+const (
+	useTries = 200
+	usePause = 10 * time.Millisecond
+)
 
 // Use returns the current receipt and a lock that keeps its directory on disk.
 func (sl Slot) Use() (Receipt, *filelock.Lock, error) {
-	for {
+	for tries := 0; ; tries++ {
 		r, err := sl.Read()
 		if err != nil {
 			return Receipt{}, nil, err
@@ -184,6 +193,8 @@ func (sl Slot) Use() (Receipt, *filelock.Lock, error) {
 			if err := closeIf(l); err != nil {
 				return Receipt{}, nil, err
 			}
+		case errors.Is(err, filelock.ErrHeld) && tries < useTries:
+			time.Sleep(usePause)
 		case err != nil:
 			return Receipt{}, nil, err
 		default:

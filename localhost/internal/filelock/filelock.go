@@ -21,10 +21,19 @@ type Lock struct{ close func() error }
 
 // Exclusive waits for the lock of the file at path, which is made if absent.
 func Exclusive(ctx context.Context, path string) (*Lock, error) {
+	return wait(ctx, path, Try)
+}
+
+// Shared waits for a lock that excludes only exclusive ones.
+func Shared(ctx context.Context, path string) (*Lock, error) {
+	return wait(ctx, path, TryShared)
+}
+
+func wait(ctx context.Context, path string, try func(string) (*Lock, error)) (*Lock, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		l, err := Try(path)
+		l, err := try(path)
 		if !errors.Is(err, ErrHeld) {
 			return l, err
 		}

@@ -1,0 +1,186 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/internal/filelock"
+)
+
+// Garbage is something in a depot that nothing needs.
+type Garbage struct {
+	Path  string // relative, with slashes
+	Bytes int64  // of its files
+}
+
+// collector finds orphans: unfinished work of dead processes, and what was replaced
+// or removed and no process holds any more. It never waits; what a live process has
+// is left.
+type collector struct {
+	d      *Depot
+	remove bool
+	found  []Garbage
+}
+
+// Collect finds the orphans and removes them, or only finds them.
+func (d *Depot) Collect(remove bool) ([]Garbage, error) {
+	c := &collector{d: d, remove: remove}
+	err := errors.Join(c.staging(), c.slots())
+	return c.found, err
+}
+
+// sweep removes orphans. It never fails: what it cannot have now is left for the next
+// time.
+func (d *Depot) sweep() {
+	if _, err := d.Collect(true); err != nil {
+		d.log.Warn().Err(err).Msg("store-sweep")
+	}
+}
+
+// take is called for an orphan while its lock is held.
+func (c *collector) take(rel string) error {
+	g, err := c.d.weigh(rel)
+	if err != nil {
+		return err
+	}
+	c.found = append(c.found, g)
+	if !c.remove {
+		return nil
+	}
+	return artifact.Remove(c.d.root, rel)
+}
+
+func (c *collector) staging() error {
+	all, err := filelock.Try(c.d.lockPath(stagingDir, "all"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = all.Close() }()
+	entries, err := fs.ReadDir(c.d.root.FS(), stagingDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		base, isLock := strings.CutSuffix(e.Name(), ".lock")
+		rel := path.Join(stagingDir, base)
+		if _, err := c.d.root.Lstat(rel); err == nil && isLock {
+			continue // with its directory
+		}
+		l, err := filelock.Try(c.d.Path(rel + ".lock"))
+		if errors.Is(err, filelock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !isLock {
+			err = c.take(rel)
+		}
+		if c.remove && err == nil {
+			err = c.d.root.Remove(rel + ".lock")
+		}
+		if err := errors.Join(err, l.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) slots() (errs error) {
+	for _, kind := range []string{Connectors, Runtimes} {
+		for _, owner := range c.d.List(kind) {
+			l, err := filelock.Try(c.d.lockPath(kind, owner))
+			if err != nil {
+				continue
+			}
+			for _, version := range c.d.List(path.Join(kind, owner)) {
+				errs = errors.Join(errs, c.slot(c.d.Slot(kind, owner, version)))
+			}
+			if c.remove {
+				c.d.DropIfEmpty(path.Join(kind, owner))
+			}
+			_ = l.Close()
+		}
+	}
+	return errs
+}
+
+// slot takes the directories that are not current and that nobody uses, and then the
+// slot itself if nothing is left. The lock of the owner is held.
+func (c *collector) slot(sl Slot) error {
+	current, err := sl.Read()
+	if err != nil && !errors.Is(err, ErrNotInstalled) {
+		return err // do not touch what is not understood
+	}
+	for _, dir := range sl.d.List(sl.rel) {
+		if dir == current.Directory {
+			continue
+		}
+		l, err := filelock.Try(sl.d.Path(sl.rel, dir, useFile))
+		if errors.Is(err, filelock.ErrHeld) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(c.take(path.Join(sl.rel, dir)), l.Close()); err != nil {
+			return err
+		}
+	}
+	if current.Directory == "" && c.remove {
+		sl.d.DropIfEmpty(sl.rel)
+	}
+	return nil
+}
+
+// weigh adds up the files below rel.
+func (d *Depot) weigh(rel string) (Garbage, error) {
+	g := Garbage{Path: rel}
+	err := fs.WalkDir(d.root.FS(), rel, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			g.Bytes += info.Size()
+		}
+		return err
+	})
+	return g, err
+}
+
+const cacheUser = "npm"
+
+// UseCache keeps the cache from being dropped until the lock is closed; others may
+// use it too.
+func (d *Depot) UseCache(ctx context.Context) (*filelock.Lock, error) {
+	return filelock.Shared(ctx, d.lockPath(Cache, cacheUser))
+}
+
+// DropCache empties npm's cache, or only weighs it; ok is false if it is in use or
+// there is nothing in it.
+func (d *Depot) DropCache(remove bool) (g Garbage, ok bool, err error) {
+	l, err := filelock.Try(d.lockPath(Cache, cacheUser))
+	if errors.Is(err, filelock.ErrHeld) {
+		return Garbage{}, false, nil
+	}
+	if err != nil {
+		return Garbage{}, false, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if g, err = d.weigh(Cache); err != nil || g.Bytes == 0 {
+		return Garbage{}, false, err
+	}
+	if !remove {
+		return g, true, nil
+	}
+	err = errors.Join(artifact.Remove(d.root, Cache), d.root.Mkdir(Cache, 0o700))
+	return g, err == nil, err
+}
