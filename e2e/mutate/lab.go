@@ -184,7 +184,7 @@ func (l *lab) binary(pkg string) string {
 }
 
 func (l *lab) output(pkg string, env []string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout+10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if slices.Contains(l.quiet, pkg) {
 		args = append([]string{"-rapid.nofailfile"}, args...)
@@ -290,14 +290,16 @@ func (l *lab) try(g *guard) {
 		rest = rest[len(batch):]
 		for _, pkg := range packagesOf(batch) {
 			var names []string
+			limit := mutantTimeout // a batch that is only slow kills nothing
 			for _, t := range batch {
 				if t.pkg == pkg {
 					names = append(names, t.name)
+					limit += 4 * t.took
 				}
 			}
 			g.tried += len(names)
 			out, err := l.output(pkg, []string{"LEND_MUTANT=" + strconv.Itoa(g.ID)},
-				"-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.timeout", mutantTimeout.String())
+				"-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.timeout", limit.String())
 			if err != nil {
 				g.KilledBy = pkg + "." + failedTest(out, names)
 				return
