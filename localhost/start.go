@@ -21,14 +21,14 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 	if d, err := h.routes.Resolve(place(r.Identity)); err != nil || d.Identity != r.Identity {
 		return nil, fmt.Errorf("start: %w", route.ErrIdentityMismatch)
 	}
-	dir, drop, err := h.directory(r)
+	dir, args, drop, err := h.directory(r)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	c, err := h.StartCLI(ctx, StartCLIRequest{
 		Identity:         r.Identity,
 		WorkingDirectory: dir,
-		Arguments:        r.Call.Arguments,
+		Arguments:        args,
 		Environment:      r.Call.Environment,
 		Limits:           r.Limits,
 		Stdin:            r.Stdin,
@@ -65,19 +65,20 @@ func (h *Host) LoginSpec(q route.Query) (process.Spec, error) {
 	return spec, nil
 }
 
-// directory returns where the call runs, and what removes it afterwards.
-func (h *Host) directory(r route.StartRequest) (dir string, drop func() error, err error) {
+// directory returns where the call runs, with which arguments, and what removes it
+// afterwards.
+func (h *Host) directory(r route.StartRequest) (dir string, args []string, drop func() error, err error) {
 	if r.Workspace != "" {
-		dir, err = h.workspace(r.Workspace, r.Place, r.Call)
-		return dir, func() error { return nil }, err
+		dir, args, err = h.workspace(r.Workspace, r.Place, r.Call)
+		return dir, args, func() error { return nil }, err
 	}
 	if len(r.Call.Paths) > 0 {
-		return "", nil, fmt.Errorf("a path needs a workspace: %w", route.ErrInvalid)
+		return "", nil, nil, fmt.Errorf("a path needs a workspace: %w", route.ErrInvalid)
 	}
 	if dir, err = h.operations.Make(); err != nil {
-		return "", nil, unavailable("make working directory", err)
+		return "", nil, nil, unavailable("make working directory", err)
 	}
-	return dir, func() error { return h.operations.Remove(dir) }, nil
+	return dir, r.Call.Arguments, func() error { return h.operations.Remove(dir) }, nil
 }
 
 // operation is a running CLI with the directory that is dropped after it.

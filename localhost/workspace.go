@@ -1,6 +1,7 @@
 package localhost
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lendcli/lend/localhost/route"
@@ -15,36 +17,32 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// workspace returns the absolute, link-free directory of a workspace, after
-// checking that every path of the call lies in it. Errors about the workspace
-// are the owner's affair (ErrUnavailable), those about a path the caller's
-// (ErrInvalid).
-func (h *Host) workspace(label, place string, call argv.Call) (string, error) {
+// workspace returns the absolute, link-free directory of a workspace, and the
+// arguments of the call in which every path leads through no link, after checking
+// that it lies in the workspace. Errors about the workspace are the owner's affair
+// (ErrUnavailable), those about a path the caller's (ErrInvalid).
+func (h *Host) workspace(label, place string, call argv.Call) (string, []string, error) {
 	if h.cfg.Workspaces == nil {
-		return "", unavailable("find workspace", fs.ErrNotExist)
+		return "", nil, unavailable("find workspace", fs.ErrNotExist)
 	}
 	path, ok := h.cfg.Workspaces(label)
 	if !ok {
-		return "", unavailable("find workspace", fs.ErrNotExist)
+		return "", nil, unavailable("find workspace", fs.ErrNotExist)
 	}
 	if sum := sha256.Sum256([]byte(path)); place != "" && place != hex.EncodeToString(sum[:]) {
-		return "", fmt.Errorf("workspace %s is another directory now: %w", name.Quote(label), route.ErrIdentityMismatch)
+		return "", nil, fmt.Errorf("workspace %s is another directory now: %w", name.Quote(label), route.ErrIdentityMismatch)
 	}
 	dir, err := h.workspaceDir(path)
 	if err != nil {
-		return "", unavailable("open workspace "+name.Quote(label), err)
+		return "", nil, unavailable("open workspace "+name.Quote(label), err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", unavailable("open workspace "+name.Quote(label), err)
+		return "", nil, unavailable("open workspace "+name.Quote(label), err)
 	}
 	defer func() { _ = root.Close() }() // only read
-	for _, p := range call.Paths {
-		if err := inside(root, call.Arguments, p); err != nil {
-			return "", err
-		}
-	}
-	return dir, nil
+	args, err := resolved(root, call)
+	return dir, args, err
 }
 
 // workspaceDir resolves the links above a workspace; the workspace itself may not
@@ -84,21 +82,26 @@ func contains(outer, inner string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// inside tells whether a path of a call stays in the workspace, following links
-// as the CLI will. What does not exist yet is inside if the way to it is.
-func inside(root *os.Root, args []string, p argv.Path) error {
-	outside := fmt.Errorf("path is outside the workspace: %w", route.ErrInvalid)
-	if !stands(args, p) {
-		return fmt.Errorf("path is not where the call says: %w", route.ErrInvalid)
+// resolved returns the arguments of the call with each path made canonical.
+func resolved(root *os.Root, call argv.Call) ([]string, error) {
+	args := slices.Clone(call.Arguments)
+	paths := slices.Clone(call.Paths)
+	// From the back: what is replaced moves only what comes after it.
+	slices.SortStableFunc(paths, func(a, b argv.Path) int { return cmp.Compare(b.Offset, a.Offset) })
+	for _, p := range paths {
+		if !stands(args, p) { // nor did another path change it
+			return nil, fmt.Errorf("path is not where the call says: %w", route.ErrInvalid)
+		}
+		real, err := canonical(root, filepath.FromSlash(p.Path))
+		if err != nil {
+			return nil, err
+		}
+		if real != filepath.FromSlash(p.Path) {
+			arg := args[p.Index]
+			args[p.Index] = arg[:p.Offset] + filepath.ToSlash(real) + arg[p.Offset+len(p.Path):]
+		}
 	}
-	local := filepath.FromSlash(p.Path)
-	if !filepath.IsLocal(local) || strings.ContainsRune(local, 0) {
-		return outside
-	}
-	if _, err := root.Stat(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return outside
-	}
-	return nil
+	return args, nil
 }
 
 // stands tells whether p is in args where it says, alone or as an item of a list.
