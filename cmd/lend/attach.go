@@ -28,14 +28,14 @@ func (a *app) opsAttachCommand() *cobra.Command {
 		Use:   "attach ID",
 		Short: "follow an operation that this machine started elsewhere",
 		Long: `Follow one of this machine's own operations on a peer's gateway: the output that
-the gateway still has, and what comes, until the end. ID and lease are those of the
-lend run that lost it; nothing is started. It sends no input. While another process
-follows the operation it waits for it, as long as --wait says. ^C leaves; the
-operation goes on.
+the gateway still has, and what comes, until the end. ID and lease are those of
+the lend run that lost it; nothing is started. It sends no input. While another
+process follows the operation it waits for it, as long as --wait says. ^C
+leaves; the operation goes on.
 
-Exit status: as lend run's. What was shown to another process may be gone: then it
-is 255, the outcome is not all known. With --tail, output that is gone already is
-not missed, and the status is the command's.`,
+Exit status: as lend run's. What was shown to another process may be gone: then
+it is 255, the outcome is not all known. With --tail, output that is gone
+already is not missed, and the status is the command's.`,
 		Example: `  lend ops attach op-7KQ2… --lease laptop-github.lease
   lend ops attach "$JOB_ID-comment-0001" --lease l.lease --tail --result r.json`,
 		Args: cobra.ExactArgs(1),
@@ -77,8 +77,9 @@ func (a *app) opsStatusCommand() *cobra.Command {
 		Use:   "status ID",
 		Short: "ask a gateway where an operation of this machine stands",
 		Long: `Ask the gateway that a lease names where one of this machine's own operations
-stands: running, ended (with its end), not started, or outcome unknown. Exit status
-0 if it answers, whatever the end was; 1 if not, or if it knows no such operation.`,
+stands: running, ended (with its end), not started, or outcome unknown. Exit
+status 0 if it answers, whatever the end was; 1 if not, or if it knows no such
+operation.`,
 		Example: "  lend ops status op-7KQ2… --lease laptop-github.lease --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

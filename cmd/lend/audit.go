@@ -144,10 +144,10 @@ func (a *app) auditShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "show the newest records",
-		Long: `Show the newest records of this machine's ledger, or of a copy (--ledger): what was
-admitted and how it ended, what was refused, and what happened to the gateway. It
-reads the files: a gateway may run or not. Arguments, input, output and secrets are
-not recorded; arguments are where a rule says record_arguments.`,
+		Long: `Show the newest records of this machine's ledger, or of a copy (--ledger): what
+was admitted and how it ended, what was refused, and what happened to the
+gateway. It reads the files: a gateway may run or not. Arguments, input, output
+and secrets are not recorded; arguments are where a rule says record_arguments.`,
 		Example: "  lend audit show\n  lend audit show --last 200 --peer laptop --since 36h\n  lend audit show --kind refusal --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -256,8 +256,8 @@ func (a *app) auditExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "write all records as JSON lines",
 		Long: `Write each record that is kept, oldest first, as one line of JSON. docs/audit.md
-has the fields; fields are only ever added. What peers and issuers wrote is escaped:
-all text is printable ASCII.`,
+has the fields; fields are only ever added. What peers and issuers wrote is
+escaped: all text is printable ASCII.`,
 		Example: "  lend audit export > audit.jsonl\n  lend audit export --ledger /backup/ledger --since 2026-11-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -288,17 +288,19 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "check that no record was changed or removed",
-		Long: `Check every record that is kept, in order, against the checkpoints that the gateway
-signed: those in the ledger, and those that you kept elsewhere (--checkpoint, as
-often as you like). It works offline, on a copy of the directory, and needs no
-secret. A record that was changed, removed, added or moved, another key, and a
-ledger that was cut or set back to an older copy are found back to the newest
-checkpoint that you kept, and the record is named. It says what came after that one.
+		Long: `Check every record that is kept, in order, against the checkpoints that the
+gateway signed: those in the ledger, and those that you kept elsewhere
+(--checkpoint, as often as you like). It works offline, on a copy of the
+directory, and needs no secret. A record that was changed, removed, added or
+moved, another key, and a ledger that was cut or set back to an older copy are
+found back to the newest checkpoint that you kept, and the record is named. It
+says what came after that one.
 
 Exit status: 0 all is right; 1 something is wrong; 2 it cannot be read.`,
 		Example: `  lend audit verify
   lend audit verify --checkpoint /mnt/safe/lend.checkpoint
-  lend audit verify --ledger /backup/ledger --checkpoint a --checkpoint b --key lend/ledger/…`,
+  lend audit verify --ledger /backup/ledger --checkpoint a --checkpoint b \
+    --key lend/ledger/…`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.auditVerify(dir, key, files) },
 	}
@@ -379,11 +381,11 @@ func (a *app) auditCheckpointCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "checkpoint",
 		Short: "sign a checkpoint of the record, to be kept elsewhere",
-		Long: `Have the gateway sign a checkpoint of all that was recorded, and print it. Keep it
-where who can change the ledger cannot: it proves later, with lend audit verify,
-that nothing before it was changed or removed. Without a gateway that runs, it is
-the newest one of the ledger. The key that verifies it goes to stderr; keep that
-too, once.`,
+		Long: `Have the gateway sign a checkpoint of all that was recorded, and print it. Keep
+it where who can change the ledger cannot: it proves later, with lend audit
+verify, that nothing before it was changed or removed. Without a gateway that
+runs, it is the newest one of the ledger. The key that verifies it goes to
+stderr; keep that too, once.`,
 		Example: "  lend audit checkpoint > /mnt/safe/lend.checkpoint\n  lend audit checkpoint --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.auditCheckpoint(cmd.Context()) },

@@ -88,13 +88,13 @@ func (a *app) connectorNewCommand() *cobra.Command {
 		Use:   "new npm:NAME@VERSION | exec:PATH",
 		Short: "write a Connector directory to start from",
 		Long: `Make a directory with a manifest: for an npm package, with a lock that pins its
-whole tree; for an executable, with a copy of that one file and of nothing beside
-it. The manifest declares no commands: write them there, or in the policy. Then:
-lend connector add.
+whole tree; for an executable, with a copy of that one file and of nothing
+beside it. The manifest declares no commands: write them there, or in the
+policy. Then: lend connector add.
 
 npm packages need lend runtime add node first, and the registry; it is reached
-through $HTTPS_PROXY, if set, and trusts the certificates in the file $LEND_CA_FILE,
-or $SSL_CERT_FILE, besides the system's.`,
+through $HTTPS_PROXY, if set, and trusts the certificates in the file
+$LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend connector new npm:json5@2.2.3 --registry "$(npm config get registry)"
   lend connector new npm:@stripe/cli-linux-x64@1.52.0 --native bin/stripe
   lend connector new npm:esbuild@0.28.2 --postinstall install.js
@@ -204,9 +204,10 @@ func (a *app) connectorAddCommand() *cobra.Command {
 		Use:   "add DIRECTORY | ARCHIVE",
 		Short: "verify a Connector and install a private copy",
 		Long: `Copy a Connector (a directory, .zip, .tar.gz or .tgz with a
-connector-manifest.json at its root) into a private read-only place, verify every
-byte of it, and install what its lock pins, from the registry. Nothing is shared by
-this: the policy says what is. A running gateway takes the change up at once.`,
+connector-manifest.json at its root) into a private read-only place, verify
+every byte of it, and install what its lock pins, from the registry. Nothing is
+shared by this: the policy says what is. A running gateway takes the change up
+at once.`,
 		Example: `  lend connector add ./gh
   lend connector add github-2.40.1.tar.gz
   lend connector add ./json5 --registry "$(npm config get registry)"`,
@@ -328,7 +329,7 @@ func (a *app) connectorShowCommand() *cobra.Command {
 	var version string
 	c := &cobra.Command{
 		Use:     "show KEY",
-		Short:   "show one Connector: digests, commands and their parameters, secrets",
+		Short:   "show a Connector: digests, commands and their parameters, secrets",
 		Example: "  lend connector show github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ func (a *app) settingHomeCommand() *cobra.Command {
 		Long: `Show or choose how commands use the private home of a connection.
 
   copied  each gets a copy of what the login left, which is dropped at its end:
-          what one writes (an alias, a hook) does not reach the next; the default
+          what one writes (an alias, a hook) does not reach the next (default)
   shared  all work in the same home: for a CLI that renews its login tokens or
           keeps state. Whoever may run one command can steer the next
 

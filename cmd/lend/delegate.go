@@ -35,11 +35,12 @@ more than LEASE does: what goes beyond it is refused. PEER's operations count
 against LEASE as well, and PEER can use it for as long as LEASE is good.
 
 The gateway's owner decides whether leases may be passed on (max_depth in the
-policy), and whoever issued LEASE whether this one may (--depth); "lend lease show"
-says how often it still may be. What the policy does not allow PEER, it gets no
-leave for by this.`,
+policy), and whoever issued LEASE whether this one may (--depth); "lend lease
+show" says how often it still may be. What the policy does not allow PEER, it
+gets no leave for by this.`,
 		Example: `  lend lease delegate laptop-github.lease --to 12D3KooW…
-  lend lease delegate laptop-github.lease --to 12D3KooW… --life 5m --operations 3 --pin repo=acme/site github issue.list`,
+  lend lease delegate laptop-github.lease --to 12D3KooW… --life 5m \
+    --operations 3 --pin repo=acme/site github issue.list`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) == 2 {
 				return usagef("lend lease delegate LEASE --to PEER [KEY COMMAND…]", "want a lease file, then nothing, or a Connector and its commands")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -130,8 +131,10 @@ func TestHelp(t *testing.T) {
 			if !c.HasSubCommands() {
 				require.NotEmpty(t, c.Example)
 			}
-			for line := range strings.Lines(c.Long) {
-				require.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 84, "%q", line)
+			for line := range strings.Lines(c.Long + "\n" + c.UsageString()) {
+				if use := strings.TrimSpace(line); use != c.UseLine() && !strings.HasPrefix(use, `Use "`) {
+					require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 80, "%q", line)
+				}
 			}
 		})
 	})

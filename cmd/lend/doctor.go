@@ -22,9 +22,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "look for what is wrong on this machine, and say what mends it",
 		Long: `Look at the keys, directories, policy, record, revocations and leases of this
-machine, at the Connectors that are installed, at the gateway, if one runs, and at
-the system below them. Each row is pass, warn, fail, or skip with the reason, and
-says what mends it. Nothing is changed, and nothing private is printed.
+machine, at the Connectors that are installed, at the gateway, if one runs, and
+at the system below them. Each row is pass, warn, fail, or skip with the reason,
+and says what mends it. Nothing is changed, and nothing private is printed.
 
 Exit status 1: something failed; with --strict also if there is a warning.`,
 		Example: "  lend doctor\n  lend doctor --json",

@@ -14,14 +14,14 @@ type collect func(s *install.Store, ctx context.Context, remove bool, p install.
 
 func (a *app) runtimeGCCommand() *cobra.Command {
 	return a.gcCommand("remove the interpreters that no Connector runs on", `Remove the interpreters that no installed Connector runs on. One that a running
-gateway holds stays, and so do npm and the newest node while a Connector came from
-npm: they repair it.`, "runtime", (*install.Store).CollectRuntimes)
+gateway holds stays, and so do npm and the newest node while a Connector came
+from npm: they repair it.`, "runtime", (*install.Store).CollectRuntimes)
 }
 
 func (a *app) connectorGCCommand() *cobra.Command {
-	return a.gcCommand("remove files that no Connector needs", `Remove what is left of installs that did not end, the files of Connectors that were
-replaced or removed and that no gateway runs any more, and the cache of npm, unless
-npm runs. Every other command removes the first two as well.`, "connector", (*install.Store).Collect)
+	return a.gcCommand("remove files that no Connector needs", `Remove what is left of installs that did not end, the files of Connectors that
+were replaced or removed and that no gateway runs any more, and the cache of
+npm, unless npm runs. Every other command removes the first two as well.`, "connector", (*install.Store).Collect)
 }
 
 func (a *app) gcCommand(short, long, noun string, f collect) *cobra.Command {

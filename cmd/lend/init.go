@@ -19,14 +19,14 @@ func (a *app) initCommand() *cobra.Command {
 	var source string
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "make this machine's identity, the owner's key and a policy that shares nothing",
+		Short: "make an identity, the owner's key and a policy that shares nothing",
 		Long: `Make the directories, the gateway's identity, a separate key with which you
 sign leases, and a policy file that shares nothing. What exists already stays as
 it is: init may be run again at any time.
 
-Secrets of Connectors are sealed with a key that comes from one place: keyfile (a
-file beside them, which is weak), age:FILE (age identities), passphrase or keyring.
-See lend connector secret key --help.`,
+Secrets of Connectors are sealed with a key that comes from one place: keyfile
+(a file beside them, which is weak), age:FILE (age identities), passphrase or
+keyring. See lend connector secret key --help.`,
 		Example: `  lend init
   lend init --key-source keyring
   LEND_DIR=/srv/lend lend init --json`,

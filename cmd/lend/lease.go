@@ -52,7 +52,8 @@ peer; it is of no use to any other. The addresses of the running gateway that
 another machine could use are put in: issue leases while lend serve runs. To use
 it on this machine, with no network, add --local-addresses.
 
-The gateway asks its policy again for every call: a lease gives no more than that.`,
+The gateway asks its policy again for every call: a lease gives no more than
+that.`,
 		Example: `  lend lease issue --to laptop github issue.list issue.view
   lend lease issue --to laptop --life 1h --out l.lease github issue.list
   lend lease issue --to 12D3KooW… --pin repo=acme/site github issue.list`,

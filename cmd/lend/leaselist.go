@@ -28,11 +28,12 @@ func (a *app) leaseListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "list the leases that were issued on this machine",
-		Long: `List the leases that were issued, or passed on, on this machine and are good; with
---all those that have expired in the last 30 days or were revoked, too. Of leases of
-this machine's own gateway it says which were revoked and, if the gateway runs, how
-many operations they have started and how many of them run now. What another gateway
-has revoked is not known here. The leases themselves are not kept.`,
+		Long: `List the leases that were issued, or passed on, on this machine and are good;
+with --all those that have expired in the last 30 days or were revoked, too. Of
+leases of this machine's own gateway it says which were revoked and, if the
+gateway runs, how many operations they have started and how many of them run
+now. What another gateway has revoked is not known here. The leases themselves
+are not kept.`,
 		Example: "  lend lease list\n  lend lease list --all --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listLeases(cmd, all) },

@@ -26,9 +26,10 @@ func (a *app) lockdownCommand() *cobra.Command {
 		Use:   "lockdown",
 		Short: "deny everything and end all that runs, until lend unlock",
 		Long: `Stop lending at once: whatever runs ends within a second, and nobody may start,
-attach to or look up anything. It stays so, whoever starts the gateway again, until
-"lend unlock". It needs no running gateway: the next one starts locked down. Callers
-are told GATEWAY_LOCKED, and those whose command was ended OWNER_STOPPED.`,
+attach to or look up anything. It stays so, whoever starts the gateway again,
+until "lend unlock". It needs no running gateway: the next one starts locked
+down. Callers are told GATEWAY_LOCKED, and those whose command was ended
+OWNER_STOPPED.`,
 		Example: "  lend lockdown\n  lend lockdown --why 'laptop stolen'",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.lockdown(cmd.Context(), why) },
@@ -89,12 +90,12 @@ func (a *app) unlockCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unlock",
 		Short: "end a lockdown",
-		Long: `End a lockdown: leases count again, unless they have expired or were revoked. What
-was ended by it stays ended.
+		Long: `End a lockdown: leases count again, unless they have expired or were revoked.
+What was ended by it stays ended.
 
-If the file of revocations is lost or damaged, everything is denied as well. Restore
-it and start the gateway again, or say --accept-loss: the file is set aside, and
-every lease that was issued until now is revoked.`,
+If the file of revocations is lost or damaged, everything is denied as well.
+Restore it and start the gateway again, or say --accept-loss: the file is set
+aside, and every lease that was issued until now is revoked.`,
 		Example: "  lend unlock\n  lend unlock --accept-loss",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.unlock(cmd.Context(), acceptLoss) },

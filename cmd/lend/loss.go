@@ -15,10 +15,10 @@ func (a *app) acceptLossCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept-loss",
 		Short: "begin a new ledger when the old one is lost or damaged",
-		Long: `Set a ledger aside that is lost or damaged, so that nothing is deleted, and begin
-a new one. What the old one recorded is not known any more: leases that were
-issued before now are refused, and their holders need new ones. A gateway that
-runs stays locked until it is started again.`,
+		Long: `Set a ledger aside that is lost or damaged, so that nothing is deleted, and
+begin a new one. What the old one recorded is not known any more: leases that
+were issued before now are refused, and their holders need new ones. A gateway
+that runs stays locked until it is started again.`,
 		Example: "  lend ops accept-loss --yes\n  lend serve",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

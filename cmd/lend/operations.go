@@ -41,9 +41,9 @@ func (a *app) opsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "list what runs and what ended lately",
 		Long: `List the operations of this machine's gateway, the newest first: what runs, and
-the last 20 that have ended; with --all the last 10 000 of the record. --watch goes
-on with each change until ^C: it draws the list anew on a terminal, and prints one
-line for each change elsewhere; with --json, JSON lines.`,
+the last 20 that have ended; with --all the last 10 000 of the record. --watch
+goes on with each change until ^C: it draws the list anew on a terminal, and
+prints one line for each change elsewhere; with --json, JSON lines.`,
 		Example: "  lend ops list\n  lend ops list --all --json\n  lend ops list --watch",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,8 +86,9 @@ func (a *app) opsShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "show one operation",
-		Long: `Show one operation of this machine's gateway. The beginning of an ID is enough, if
-no other operation's begins so. Arguments, input and output are never recorded.`,
+		Long: `Show one operation of this machine's gateway. The beginning of an ID is enough,
+if no other operation's begins so. Arguments, input and output are never
+recorded.`,
 		Example: "  lend ops show op-7KQ2\n  lend ops show job-1234567890123456 --peer laptop --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,10 +113,10 @@ func (a *app) opsCancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "stop one operation, as the owner",
-		Long: `Stop an operation that runs on this machine's gateway: its input is closed, it is
-asked to end, and after its grace (5 s) all of its processes are killed. Its caller
-is told OWNER_STOPPED, and so is the record. It does not wait for the end. One that
-has ended stays as it is.`,
+		Long: `Stop an operation that runs on this machine's gateway: its input is closed, it
+is asked to end, and after its grace (5 s) all of its processes are killed. Its
+caller is told OWNER_STOPPED, and so is the record. It does not wait for the
+end. One that has ended stays as it is.`,
 		Example: "  lend ops cancel op-7KQ2\n  lend ops cancel op-7KQ2 --now",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -34,10 +34,10 @@ func (a *app) policyDiffCommand() *cobra.Command {
 		Short: "say what a changed policy newly allows, and what ends",
 		Long: `Compare two policy files by what they let whom do, under the Connectors that are
 installed, and print in sentences what is newly allowed (+), what ends (-), and
-what changes in a way that cannot be told (~), each with its place. Names, layout
-and order change nothing. Then decide under both files the tests of both, the
-commands that the ledger has of late, and the operations that run now. OLD is
-this machine's policy if only one file is given; - reads standard input.
+what changes in a way that cannot be told (~), each with its place. Names,
+layout and order change nothing. Then decide under both files the tests of both,
+the commands that the ledger has of late, and the operations that run now. OLD
+is this machine's policy if only one file is given; - reads standard input.
 
 Exit status 0, whatever it finds; with --exit-code, 1 if there is any line.`,
 		Example: `  lend policy diff policy.yaml.new

@@ -40,8 +40,8 @@ func (a *app) policyAllowCommand() *cobra.Command {
 		Use:   "allow --to PEER KEY COMMAND…",
 		Short: "add a rule to the policy file, after showing what it allows",
 		Long: `Add a rule that lets one peer run the named commands of the Connector KEY. The
-rest of the file stays byte for byte, comments included. The change is shown as a
-diff and as what is newly allowed, and then asked for; without a terminal say
+rest of the file stays byte for byte, comments included. The change is shown as
+a diff and as what is newly allowed, and then asked for; without a terminal say
 --yes. Nothing is written if the new file would have an error, if one of its
 tests fails, or if the file was changed meanwhile. The running gateway takes the
 file up by itself.
@@ -49,8 +49,9 @@ file up by itself.
 A --param NAME=VALUE must then be given and have that value; named again, it may
 have each. A peer that the file does not know is named by its ID and --as NAME.
 Exit status 1: nothing was written.`,
-		Example: `  lend policy allow --to laptop github issue.list issue.view --param repo=acme/site
-  lend policy allow --to 12D3KooW… --as laptop github issue.list --limit run=30s --yes`,
+		Example: `  lend policy allow --to laptop --param repo=acme/site github issue.list
+  lend policy allow --to 12D3KooW… --as laptop --yes \
+    --limit run=30s github issue.list`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, contracts, err := a.beginEdit(f)
@@ -83,13 +84,12 @@ func (a *app) policyDenyCommand() *cobra.Command {
 		Use:   "deny --to PEER KEY [COMMAND…]",
 		Short: "take commands away from one peer, and from nobody else",
 		Long: `Change the rules so that one peer may no longer run the named commands of the
-Connector KEY, or none of it, in no version and under no issuer. Others keep what
-they have: a rule that is shared is split, and the members of a group are written
-out. The change is shown and asked for as with lend policy allow. It is refused,
-with what to do instead, where a rule is for whoever an issuer names. Operations
-of that peer that no longer pass end as soon as the running gateway has taken the
-file up.
-Exit status 1: nothing was written.`,
+Connector KEY, or none of it, in no version and under no issuer. Others keep
+what they have: a rule that is shared is split, and the members of a group are
+written out. The change is shown and asked for as with lend policy allow. It is
+refused, with what to do instead, where a rule is for whoever an issuer names.
+Operations of that peer that no longer pass end as soon as the running gateway
+has taken the file up. Exit status 1: nothing was written.`,
 		Example: "  lend policy deny --to laptop github issue.comment\n  lend policy deny --to laptop github --yes",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,9 +23,9 @@ func (a *app) policyFmtCommand() *cobra.Command {
 		Long: `Print a policy file in canonical layout: two spaces of indentation, one after a
 colon, a comma and a dash, at most one blank line in a row. Order, quotes,
 brackets and comments stay. What comes out was read again and says the same;
-otherwise it is refused. FILE - is standard input. With --check, exit status 1 if
-the file is not in that layout. With --write the file is replaced at once, its
-mode kept.`,
+otherwise it is refused. FILE - is standard input. With --check, exit status 1
+if the file is not in that layout. With --write the file is replaced at once,
+its mode kept.`,
 		Example: "  lend policy fmt -d\n  lend policy fmt --write\n  lend policy fmt --check ./policy.yaml",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

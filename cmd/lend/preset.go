@@ -66,9 +66,9 @@ func (a *app) presetListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "list the presets, and what each is to be pinned to",
-		Long: `List the policies to start from: for which CLI and which of its versions each was
-made, how many commands it lends, and what --set takes; what is in brackets may be
-left out. With --json, what each gives and leaves out, too.`,
+		Long: `List the policies to start from: for which CLI and which of its versions each
+was made, how many commands it lends, and what --set takes; what is in brackets
+may be left out. With --json, what each gives and leaves out, too.`,
 		Example: "  lend policy preset list\n  lend policy preset list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -126,15 +126,17 @@ func (a *app) presetShowCommand() *cobra.Command {
 		Short: "print a part of a policy that lends read-only commands",
 		Long: `Print what a policy file needs to lend the read-only commands of a CLI: the
 commands with their arguments, one rule, and tests that prove what is refused,
-below a comment that says what it gives and leaves out, and why. The commands are
-pinned to what --set names. lend policy preset list names the presets.
+below a comment that says what it gives and leaves out, and why. The commands
+are pinned to what --set names. lend policy preset list names the presets.
 
-A policy file has each of its keys once. If yours has none of peers, commands, allow
-and tests yet, as after lend init, add the output to its end; else put each part
-below yours. Then: lend policy check.`,
-		Example: `  lend policy preset show gh --to laptop=12D3KooW… --set repo=acme/site >> policy.yaml
+A policy file has each of its keys once. If yours has none of peers, commands,
+allow and tests yet, as after lend init, add the output to its end; else put
+each part below yours. Then: lend policy check.`,
+		Example: `  lend policy preset show gh --to laptop=12D3KooW… --set repo=acme/site \
+    >> policy.yaml
   lend policy preset show stripe --to laptop
-  lend policy preset show lark --to laptop --set chat=oc_0123456789abcdef --set calendar=primary`,
+  lend policy preset show lark --to laptop --set chat=oc_0123456789abcdef \
+    --set calendar=primary`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, fragment, err := a.renderPreset(args[0], f)

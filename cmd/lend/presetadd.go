@@ -15,14 +15,15 @@ func (a *app) presetAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME --to PEER [--set NAME=VALUE[,VALUE…]]…",
 		Short: "put a preset into the policy file, after showing what it allows",
-		Long: `Add to the policy file what lend policy preset show prints: the commands, one rule,
-its tests, and the peers that are new to the file. The Connector has to be installed
-before. The rest of the file stays byte for byte, comments included; commands that
-it declares in the same way already are not declared again. The change is shown and
-asked for as with lend policy allow. Exit status 1: nothing was written.`,
+		Long: `Add to the policy file what lend policy preset show prints: the commands, one
+rule, its tests, and the peers that are new to the file. The Connector has to be
+installed before. The rest of the file stays byte for byte, comments included;
+commands that it declares in the same way already are not declared again. The
+change is shown and asked for as with lend policy allow. Exit status 1: nothing
+was written.`,
 		Example: `  lend policy preset add gh --to laptop=12D3KooW… --set repo=acme/site
   lend policy preset add stripe --to laptop --yes
-  lend policy preset add lark --to laptop --set doc=DoxcnAbCdEfGhIjKlMnOp --dry-run`,
+  lend policy preset add lark --to laptop --set tasks=mine --dry-run`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(f.to) == 0 {

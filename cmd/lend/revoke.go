@@ -33,16 +33,18 @@ func (a *app) leaseRevokeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke [FILE]",
 		Short: "take leases back, and end what runs under them within a second",
-		Long: `Revoke the lease in FILE, the lease of an ID (lend lease list), or all leases that
-match --invocation, --holder and --issuer together, on this machine's gateway. It is
-kept before this returns, and it needs no running gateway. Several leases are those
-that were issued until now and, as clocks differ, in the next 30 s; --for-good takes
-in what will be issued later. Nothing takes a revocation back: issue a new lease.
+		Long: `Revoke the lease in FILE, the lease of an ID (lend lease list), or all leases
+that match --invocation, --holder and --issuer together, on this machine's
+gateway. It is kept before this returns, and it needs no running gateway.
+Several leases are those that were issued until now and, as clocks differ, in
+the next 30 s; --for-good takes in what will be issued later. Nothing takes a
+revocation back: issue a new lease.
 
-With --sign, FILE is a lease of another gateway, and the revocation is signed with
-the key that this machine issues leases with and sent there. The gateway accepts it
-from its owner for any lease, and from an issuer that its policy lists for that
-issuer's own. This machine must be able to connect to it: as a peer of its policy.`,
+With --sign, FILE is a lease of another gateway, and the revocation is signed
+with the key that this machine issues leases with and sent there. The gateway
+accepts it from its owner for any lease, and from an issuer that its policy
+lists for that issuer's own. This machine must be able to connect to it: as a
+peer of its policy.`,
 		Example: `  lend lease revoke laptop-github.lease
   lend lease revoke --lease 5f0c…
   lend lease revoke --holder laptop

@@ -42,6 +42,7 @@ The caller:  lend init, id, run`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{err: err, hint: c.CommandPath() + " --help"}
 	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
 	root.AddCommand(
 		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
 		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand(),

@@ -37,12 +37,12 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [flags] KEY COMMAND [ARGUMENTS…]",
 		Short: "run a lent command, as if it were here",
 		Long: `Run one command that a lease grants, on the gateway that the lease names, with
-standard input, output and error connected. All flags come before KEY; what comes
-after COMMAND is for the command. The machine needs lend init, and the lease must
-be for its lend id.
+standard input, output and error connected. All flags come before KEY; what
+comes after COMMAND is for the command. The machine needs lend init, and the
+lease must be for its lend id.
 
-The lease is read from --lease FILE (- is standard input), --lease-fd N, the file
-in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
+The lease is read from --lease FILE (- is standard input), --lease-fd N, the
+file in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
 
 Exit status: that of the command, or 128+n for signal n; and of its own
    75  refused for now; nothing ran; try again later
@@ -58,9 +58,11 @@ Exit status: that of the command, or 128+n for signal n; and of its own
 The same --op again, with the same arguments, runs nothing twice: it follows the
 command that still runs, or tells how it ended.
 
-The first ^C cancels the command, the second shortens its grace, the third leaves.`,
+The first ^C cancels the command, the second shortens its grace, the third
+leaves.`,
 		Example: `  lend run --lease laptop-github.lease github issue.list --repo acme/site
-  lend run --lease l.lease --op "$JOB_ID-comment-0001" github issue.comment 7 < text
+  lend run --lease l.lease --op "$JOB_ID-comment-0001" \
+    github issue.comment 7 < text
   lend run --lease l.lease --timeout 30s --result r.json github issue.list`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

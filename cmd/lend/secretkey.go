@@ -87,8 +87,8 @@ func (a *app) secretKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "key",
 		Short: "show, change and renew what the secrets are sealed with",
-		Long: `Secrets are sealed with a key that comes from exactly one place. Without it nothing
-that needs a secret starts; no other place is tried.
+		Long: `Secrets are sealed with a key that comes from exactly one place. Without it
+nothing that needs a secret starts; no other place is tried.
 
   keyfile     a file beside the secrets: weak, whoever copies one has the other
   age:FILE    a file of age identities, better on another disk
@@ -96,8 +96,8 @@ that needs a secret starts; no other place is tried.
               LEND_PASSPHRASE_FD names, or from LEND_PASSPHRASE
   keyring     the login keyring of this system
 
-A gateway with a passphrase is started by whoever knows it. After a change of the
-passphrase, start it again.`,
+A gateway with a passphrase is started by whoever knows it. After a change of
+the passphrase, start it again.`,
 		Example: `  lend connector secret key
   lend connector secret key set age:/media/stick/identity.txt
   LEND_PASSPHRASE_FD=3 lend serve 3< passphrase.txt
@@ -133,8 +133,8 @@ LEND_NEW_PASSPHRASE_FD or LEND_NEW_PASSPHRASE. It may be stopped at any moment.`
 	renew := &cobra.Command{
 		Use:   "renew",
 		Short: "seal all secrets again with a new key",
-		Long: `Make a new key, seal every secret with it, and drop the old one. The source stays.
-It may be stopped at any moment and run again; nothing is lost.`,
+		Long: `Make a new key, seal every secret with it, and drop the old one. The source
+stays. It may be stopped at any moment and run again; nothing is lost.`,
 		Example: "  lend connector secret key renew",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -53,16 +53,16 @@ and on the addresses of the local network, port 5363 of TCP and UDP, unless
 that has errors, or whose tests fail, is not served.
 
 A changed policy is taken up within about a second: running commands that it no
-longer allows are ended. One that has errors, or whose tests fail, is not: the last
-good one stays, and "lend status" says why. While the file is missing, new work is
-denied. SIGHUP has it looked at again at once. Connectors, secrets and settings are
-taken up while it runs, too. When it is ready, stdout says so, with its addresses.
-Log lines, in JSON, go to stderr. ^C and SIGTERM end it.
+longer allows are ended. One that has errors, or whose tests fail, is not: the
+last good one stays, and "lend status" says why. While the file is missing, new
+work is denied. SIGHUP has it looked at again at once. Connectors, secrets and
+settings are taken up while it runs, too. When it is ready, stdout says so, with
+its addresses. Log lines, in JSON, go to stderr. ^C and SIGTERM end it.
 
 With a delegated cgroup each operation runs in one of its own, which bounds its
 processes and its memory as a whole, and ends it for certain. "auto" takes the
-cgroup of this program, if it is there alone and may divide it (a systemd service
-with Delegate=yes); "lend status" shows what holds.
+cgroup of this program, if it is there alone and may divide it (a systemd
+service with Delegate=yes); "lend status" shows what holds.
 
 A checkpoint signs the record up to a moment. With --checkpoint-file or
 --checkpoint-command each is kept in a second place too, at most a minute after
@@ -70,10 +70,10 @@ something was recorded: "lend audit verify" finds what was changed before it. A
 place that does not work is shown by "lend status", and holds nothing up.
 
 With --metrics what the gateway does is counted, and shown to Prometheus at
-http://ADDRESS/metrics, on a loopback address only. It names no peer, no Connector
-and no argument.`,
+http://ADDRESS/metrics, on a loopback address only. It names no peer, no
+Connector and no argument.`,
 		Example: `  lend serve
-  lend serve --listen /ip4/0.0.0.0/tcp/5363 --listen /ip4/0.0.0.0/udp/5363/quic-v1
+  lend serve --listen /ip4/0.0.0.0/tcp/5363 --metrics 127.0.0.1:9464
   lend serve --metrics 127.0.0.1:9464
   lend serve --announce /dns4/lend.example.org/tcp/5363`,
 		Args: cobra.NoArgs,

@@ -22,10 +22,10 @@ func (a *app) connectorSkillsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "skills KEY [NAME]",
 		Short: "list the skills of a Connector, or show one",
-		Long: `List the pages below skills/ of an installed Connector that say how it is meant to
-be used, or show one of them. They are read from files that are compared with what
-was installed, first. They are the text of the Connector's author: nothing of them is
-run, and what could act on a terminal is escaped.`,
+		Long: `List the pages below skills/ of an installed Connector that say how it is meant
+to be used, or show one of them. They are read from files that are compared with
+what was installed, first. They are the text of the Connector's author: nothing
+of them is run, and what could act on a terminal is escaped.`,
 		Example: "  lend connector skills github\n  lend connector skills github triage",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
