@@ -139,7 +139,7 @@ func TestPostinstall(t *testing.T) {
 		return nil, os.WriteFile(filepath.Join(c.Dir, "cli.js"), []byte(native(t)), 0o600)
 	}
 	before := add(t, s, hello().dir(t))
-	require.Zero(t, ran.Path, "without the manifest's word no script runs")
+	require.Empty(t, ran.Path, "without the manifest's word no script runs")
 	require.Equal(t, "node@22.1.0", before.Runtime)
 	require.True(t, before.HasScripts)
 	require.NoError(t, s.Remove(t.Context(), key(t, "hello"), version(t, "1.0.0")))

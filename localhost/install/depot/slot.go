@@ -194,7 +194,7 @@ func (sl Slot) Use() (Receipt, *filelock.Lock, error) {
 				return Receipt{}, nil, err
 			}
 		case errors.Is(err, filelock.ErrHeld) && tries < useTries:
-			time.Sleep(usePause)
+			<-time.After(usePause)
 		case err != nil:
 			return Receipt{}, nil, err
 		default:

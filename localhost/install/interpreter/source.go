@@ -18,7 +18,7 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// ErrNoRegistry: something must be fetched and no package registry is known.
+// ErrNoRegistry means that something must be fetched and no package registry is known.
 var ErrNoRegistry = errors.New("no package registry: give --registry URL or set NPM_CONFIG_REGISTRY")
 
 // Source is an interpreter to add: the managed "node" or "npm", or another by an
