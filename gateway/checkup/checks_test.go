@@ -61,9 +61,9 @@ func TestKeyFiles(t *testing.T) {
 		t.Skip("modes are of unix")
 	}
 	m := newMachine(t)
-	require.NoError(t, os.Chmod(m.Identity, 0o644)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(m.Identity, 0o644))
 	m.want("identity-key", look.Fail, "others may read it", "chmod 600 "+m.Identity)
-	require.NoError(t, os.Chmod(m.Owner, 0o660)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(m.Owner, 0o660))
 	m.want("owner-key", look.Fail, "others may write it", "chmod go-w "+m.Owner)
 	require.NoError(t, os.Remove(m.Owner))
 	require.NoError(t, os.WriteFile(m.Owner, []byte("canary-not-a-key"), 0o600))
@@ -77,11 +77,11 @@ func TestDirectories(t *testing.T) {
 		t.Skip("modes are of unix")
 	}
 	m := newMachine(t)
-	require.NoError(t, os.Chmod(m.Ledger, 0o755)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(m.Ledger, 0o755))
 	m.want("directories", look.Warn, "look into it", "chmod 700 "+m.Ledger)
-	require.NoError(t, os.Chmod(m.Ledger, 0o777)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(m.Ledger, 0o777))
 	m.want("directories", look.Fail, "others may write", "chmod go-w "+m.Ledger)
-	require.NoError(t, os.Chmod(m.Ledger, 0o700)) //nolint:gosec // as it was
+	require.NoError(t, os.Chmod(m.Ledger, 0o700))
 	file := filepath.Join(m.Ledger, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	m.Directories = []string{file}
@@ -90,7 +90,7 @@ func TestDirectories(t *testing.T) {
 	// what is above is the owner's affair, too
 	above := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(above, "state"), 0o700))
-	require.NoError(t, os.Chmod(above, 0o777)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(above, 0o777))
 	m.Directories = []string{filepath.Join(above, "state")}
 	m.want("directories", look.Fail, "others may write", "chmod go-w "+above)
 }
@@ -108,7 +108,7 @@ func TestPolicy(t *testing.T) {
 	m.Contracts = func() (policy.Contracts, error) { return nil, errors.New("no store") }
 	m.want("policy", look.Fail, "no store", "lend connector list")
 	if runtime.GOOS != "windows" {
-		require.NoError(t, os.Chmod(m.Policy, 0o666)) //nolint:gosec // that is what is tested
+		require.NoError(t, os.Chmod(m.Policy, 0o666))
 		m.want("policy", look.Fail, "others may write it", "chmod go-w")
 	}
 }

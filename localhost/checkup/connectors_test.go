@@ -93,7 +93,7 @@ func (w *world) alter(base string) {
 			found = true
 			require.NoError(w.t, os.Chmod(p, 0o600))
 			require.NoError(w.t, os.WriteFile(p, []byte("\x7fELF evil"), 0o600))
-			require.NoError(w.t, os.Chmod(p, 0o500)) //nolint:gosec // as it was
+			require.NoError(w.t, os.Chmod(p, 0o500))
 		}
 		return err
 	}))
@@ -171,7 +171,7 @@ func TestRouteWithoutItsRuntime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec := filepath.Join(t.TempDir(), "py")
-	require.NoError(t, os.WriteFile(exec, []byte("\x7fELF py"), 0o700)) //nolint:gosec // it is executable
+	require.NoError(t, os.WriteFile(exec, []byte("\x7fELF py"), 0o700))
 	w.store(func(s *install.Store) error {
 		_, err := s.AddRuntime(t.Context(), install.RuntimeSource{Name: "py", Version: "3.1.0", Exec: exec}, nil)
 		return err
@@ -194,7 +194,7 @@ func TestConnectionsThatOthersCanUse(t *testing.T) {
 	w := newWorld(t)
 	w.add("native", "")
 	w.connection()
-	require.NoError(t, os.Chmod(w.places.Connections, 0o777)) //nolint:gosec // that is what is tested
+	require.NoError(t, os.Chmod(w.places.Connections, 0o777))
 	rows := w.rows()
 	require.Equal(t, Fail, rows["route"][0].Status)
 	require.Equal(t, Fail, rows["secrets-key"][0].Status)
