@@ -319,7 +319,10 @@ func TestStoreThatVanishes(t *testing.T) {
 	d.run(s.start(l, "print")).wantRefused(protocol.CodeGatewayLocked)
 	d.wantNotRevoked(protocol.CodeGatewayLocked, s.sign(s.owner, revocation.Entry{Holder: s.agent.id}))
 	eventually(t, func() bool { return len(s.events("degraded")) == 1 })
-	s.change(func() error { return s.store.Renew(s.clock.now().Add(-time.Minute)) })
+	s.change(func() error {
+		_, err := s.store.Renew(s.clock.now().Add(-time.Minute))
+		return err
+	})
 	require.Equal(t, []map[string]string{{"what": "revocations"}}, s.events("recovered"))
 	d.run(s.start(s.lease(), "print", "--size=1")).finish()
 }

@@ -146,7 +146,7 @@ func unlocked(store *revocations.Store, now time.Time, acceptLoss bool) (admin.L
 	}
 	lost := errors.Is(store.Locked(), revocations.ErrUnreadable)
 	if lost && acceptLoss {
-		if err := store.Renew(now); err != nil {
+		if lost, err = store.Renew(now); err != nil {
 			return admin.Lockdown{}, fmt.Errorf("begin the revocations anew: %w", err)
 		}
 	}

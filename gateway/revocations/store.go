@@ -260,28 +260,29 @@ func (s *Store) settle(maybe [sha256.Size]byte) {
 
 // Renew begins a new file in place of one that is not readable, which is kept under
 // another name if it is there. Every lease that was issued before now, plus the skew
-// of clocks, is revoked. A file that is readable is not touched.
-func (s *Store) Renew(now time.Time) error {
+// of clocks, is revoked. A file that is readable, such as one that was restored, is not
+// touched, and counts again; begun is false then.
+func (s *Store) Renew(now time.Time) (begun bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.load()
 	if s.failed.Load() == nil {
-		return nil
+		return false, nil
 	}
 	set, err := revocation.New(revocation.Entry{IssuedBefore: now.Add(lease.DefaultSkew)}.Kept(now))
 	if err != nil {
-		return err
+		return false, err
 	}
 	aside := s.file + "." + now.UTC().Format("20060102T150405.000")
 	if err := os.Rename(s.file, aside); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("keep the old revocations: %w", err)
+		return false, fmt.Errorf("keep the old revocations: %w", err)
 	}
 	s.failed.Store(nil)
 	if err := s.write(set); err != nil {
 		s.fail(err)
-		return err
+		return false, err
 	}
-	return nil
+	return true, nil
 }
 
 // Facts are an entry as records and people have it: "lease", "invocation", "holder",
