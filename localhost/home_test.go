@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/home"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
@@ -75,7 +74,7 @@ func TestHomeOfOneOperationDoesNotReachTheNext(t *testing.T) {
 	held, err := account.HoldHome()
 	require.NoError(t, err)
 	_, err = r.Start(t.Context(), route.StartRequest{Identity: r.only(t)})
-	require.ErrorIs(t, err, connection.ErrLoginRuns)
+	require.ErrorIs(t, err, home.ErrBusy)
 	require.ErrorIs(t, err, route.ErrUnavailable)
 	require.NoError(t, held.Close())
 	require.Equal(t, 3, r.transport.started())

@@ -46,17 +46,14 @@ func (c *Connection) Dirs() home.Dirs {
 	return home.Dirs{Home: c.Home(), Temp: c.Temp(), State: c.State()}
 }
 
-// ErrLoginRuns: the CLI's own login is changing the home at this moment.
-var ErrLoginRuns = errors.New("a login is running")
-
 func (c *Connection) homeLock() string { return filepath.Join(c.dir, "home.lock") }
 
 // CopyTo fills the directories of one operation, which were made, from the baseline.
-// It is ErrLoginRuns while HoldHome is held; other errors are those of home.Copy.
+// It is home.ErrBusy while HoldHome is held; other errors are those of home.Copy.
 func (c *Connection) CopyTo(ctx context.Context, to home.Dirs) error {
 	lock, err := filelock.TryShared(c.homeLock())
 	if errors.Is(err, filelock.ErrHeld) {
-		return ErrLoginRuns
+		return home.ErrBusy
 	}
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lendcli/lend/localhost/home"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -89,6 +90,12 @@ func TestOperations(t *testing.T) {
 		require.NoError(t, err)
 		orphan, err := dead.Make()
 		require.NoError(t, err)
+		orphanHome, err := dead.MakeHome()
+		require.NoError(t, err)
+		sealedHome := filepath.Join(home.In(orphanHome).Home, "read-only", "in")
+		require.NoError(t, os.MkdirAll(sealedHome, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(sealedHome, "f"), nil, 0o400))
+		require.NoError(t, os.Chmod(filepath.Dir(sealedHome), 0o500))
 		close(dead.stop)
 		<-dead.done
 		require.NoError(t, dead.lock.Close(), "as when its process is killed")
@@ -98,6 +105,7 @@ func TestOperations(t *testing.T) {
 		next, err := r.Operations("next")
 		require.NoError(t, err)
 		require.NoDirExists(t, orphan)
+		require.NoDirExists(t, orphanHome, "with what a command made read-only")
 		require.DirExists(t, kept)
 		require.FileExists(t, temp, "another host is alive and may use it")
 		_, err = r.Operations("next")

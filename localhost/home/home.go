@@ -20,10 +20,12 @@ const (
 	MaxBytes   = 16 << 20
 )
 
-// Errors of Copy. Both are the owner's affair.
+// Errors of copying. They are the owner's affair.
 var (
 	// ErrTooLarge: a baseline is over the bounds.
 	ErrTooLarge = errors.New("home is too large to be copied for each operation")
+	// ErrBusy: the CLI's own login is changing the baseline at this moment.
+	ErrBusy = errors.New("a login is running")
 	// ErrLink: a link in a baseline leads out of it.
 	ErrLink = errors.New("link leads out of the home")
 )

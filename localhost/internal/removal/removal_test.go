@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,22 @@ func TestDeep(t *testing.T) {
 	kept, err := os.ReadFile(outside)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(kept))
+}
+
+// A directory with more entries than are read at once, some of them read-only.
+func TestWide(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	for i := range removeBatch + 76 {
+		require.NoError(t, os.MkdirAll(filepath.Join(parent, "d", strconv.Itoa(i)), 0o700))
+	}
+	for i := range 10 {
+		require.NoError(t, os.WriteFile(filepath.Join(parent, "d", strconv.Itoa(i), "f"), nil, 0o400))
+		require.NoError(t, os.Chmod(filepath.Join(parent, "d", strconv.Itoa(i)), 0o500))
+	}
+	require.NoError(t, Tree(parent, "d"))
+	require.NoDirExists(t, filepath.Join(parent, "d"))
+	require.NoError(t, Tree(parent, "d"), "gone is gone")
 }
 
 func closed(c <-chan struct{}) bool {
