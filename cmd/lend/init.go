@@ -156,7 +156,7 @@ policy: 1
 issuers:
   owner:
     id: %s
-    connectors: any         # the rules below bind nevertheless
+    connectors: any # the rules below bind nevertheless
 
 # The peers that may connect: lend id, on their machine, prints the ID.
 # peers:

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,9 +79,9 @@ func (a *app) whoCan(file, target string, q review.Question) error {
 	if err := a.show(r, func() error { return nil }); err != nil {
 		return err
 	}
-	hint := strict.Meant(target, p.Targets(contracts))
-	if hint == "" {
-		hint = "lend policy check"
+	hint := "lend policy check"
+	if targets := p.Targets(contracts); !slices.Contains(targets, target) {
+		hint = cmp.Or(strict.Meant(target, targets), hint)
 	}
 	a.problem("nobody may run "+target, hint)
 	return &statusError{1}

@@ -73,7 +73,8 @@ With --metrics what the gateway does is counted, and shown to Prometheus at
 http://ADDRESS/metrics, on a loopback address only. It names no peer, no
 Connector and no argument.`,
 		Example: `  lend serve
-  lend serve --listen /ip4/0.0.0.0/tcp/5363 --metrics 127.0.0.1:9464
+  lend serve --listen /ip4/0.0.0.0/tcp/5363 \
+    --listen /ip4/0.0.0.0/udp/5363/quic-v1
   lend serve --metrics 127.0.0.1:9464
   lend serve --announce /dns4/lend.example.org/tcp/5363`,
 		Args: cobra.NoArgs,
