@@ -50,8 +50,8 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "lend")
-	require.NoError(t, err) // short, because of the socket
+	dir, err := os.MkdirTemp("", "lend") //nolint:usetesting // short, because of the socket
+	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	in := func(elem string) string { return filepath.Join(dir, elem) }
 	m := &machine{t: t, now: time.Now(), Config: Config{

@@ -18,6 +18,7 @@ import (
 // is sent as a whole, under the name of the root's issuer.
 func TestChainOfLeases(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		_, raw, err := ed25519.GenerateKey(rand.Reader)
 		require.NoError(t, err)
 		middle := must(cryptoKey(raw))

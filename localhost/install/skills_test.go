@@ -19,7 +19,7 @@ func skilled(t *testing.T, text string) string {
 	dir := t.TempDir()
 	for p, s := range map[string]string{"connector-manifest.json": skillManifest, "bin/skilled": "\x7fELF", "skills/one/SKILL.md": text} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, p), []byte(s), 0o700)) //nolint:gosec // one is executable
+		require.NoError(t, os.WriteFile(filepath.Join(dir, p), []byte(s), 0o700))
 	}
 	return dir
 }
@@ -64,9 +64,9 @@ func TestSkillsThatAreGone(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	dir := filepath.Join(l.ContractDir, "skills", "one")
-	require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a directory
+	require.NoError(t, os.Chmod(dir, 0o700))
 	require.NoError(t, os.Remove(filepath.Join(dir, "SKILL.md")))
-	require.NoError(t, os.Chmod(dir, 0o500)) //nolint:gosec // as it was
+	require.NoError(t, os.Chmod(dir, 0o500))
 	_, err = l.Skills()
 	require.ErrorIs(t, err, ErrTampered)
 }

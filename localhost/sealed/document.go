@@ -50,7 +50,7 @@ type boxed struct {
 	Box []byte `json:"box"`
 }
 
-var idPattern = regexp.MustCompile(`^[0-9a-f]{32}$`) //nolint:gochecknoglobals // immutable
+var idPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func newID() string {
 	b := make([]byte, 16)

@@ -164,12 +164,12 @@ func TestNoSilentFallback(t *testing.T) {
 		away, comesBack func(t *testing.T, f *fixture)
 	}{
 		"keyfile-gone": {
-			KeyFile, func(t *testing.T, f *fixture) { moveKeyFiles(t, f.dir, ".secret", ".away") },
-			func(t *testing.T, f *fixture) { moveKeyFiles(t, f.dir, ".away", ".secret") },
+			KeyFile, func(t *testing.T, f *fixture) { t.Helper(); moveKeyFiles(t, f.dir, ".secret", ".away") },
+			func(t *testing.T, f *fixture) { t.Helper(); moveKeyFiles(t, f.dir, ".away", ".secret") },
 		},
 		"keyfile-open-to-others": {
-			KeyFile, func(t *testing.T, f *fixture) { chmodKeyFiles(t, f.dir, 0o644) },
-			func(t *testing.T, f *fixture) { chmodKeyFiles(t, f.dir, 0o600) },
+			KeyFile, func(t *testing.T, f *fixture) { t.Helper(); chmodKeyFiles(t, f.dir, 0o644) },
+			func(t *testing.T, f *fixture) { t.Helper(); chmodKeyFiles(t, f.dir, 0o600) },
 		},
 		"passphrase-wrong": {
 			Passphrase, func(_ *testing.T, f *fixture) { f.pass = "another one" },
@@ -184,12 +184,12 @@ func TestNoSilentFallback(t *testing.T) {
 			func(_ *testing.T, f *fixture) { f.keyring.locked = false },
 		},
 		"age-gone": {
-			Age, func(t *testing.T, f *fixture) { require.NoError(t, os.Rename(f.identity, f.identity+"x")) },
-			func(t *testing.T, f *fixture) { require.NoError(t, os.Rename(f.identity+"x", f.identity)) },
+			Age, func(t *testing.T, f *fixture) { t.Helper(); require.NoError(t, os.Rename(f.identity, f.identity+"x")) },
+			func(t *testing.T, f *fixture) { t.Helper(); require.NoError(t, os.Rename(f.identity+"x", f.identity)) },
 		},
 		"age-open-to-others": {
-			Age, func(t *testing.T, f *fixture) { require.NoError(t, os.Chmod(f.identity, 0o644)) },
-			func(t *testing.T, f *fixture) { require.NoError(t, os.Chmod(f.identity, 0o600)) },
+			Age, func(t *testing.T, f *fixture) { t.Helper(); require.NoError(t, os.Chmod(f.identity, 0o644)) },
+			func(t *testing.T, f *fixture) { t.Helper(); require.NoError(t, os.Chmod(f.identity, 0o600)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ const (
 func label(parts ...string) []byte {
 	var b []byte
 	for _, p := range parts {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(p))) //nolint:gosec // parts are names and paths
+		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
 		b = append(b, p...)
 	}
 	return b

@@ -101,6 +101,7 @@ func headerFields(header string) (fields map[string]string, reason string) {
 			}
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.InvalidType:
 			return nil, "its header has anchors, tags, or what is not YAML"
+		default:
 		}
 	}
 	file, err := parser.Parse(tokens, 0)
