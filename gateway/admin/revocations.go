@@ -60,8 +60,9 @@ type Lockdown struct {
 	// AcceptLoss begins the store of revocations anew if it is not readable, in a
 	// request that ends a lockdown.
 	AcceptLoss bool `json:"acceptLoss,omitempty"`
-	// Lost tells that it was.
-	Lost bool `json:"lost,omitempty"`
+	// Lost tells that it was, Restored that it was and is readable again.
+	Lost     bool `json:"lost,omitempty"`
+	Restored bool `json:"restored,omitempty"`
 }
 
 // Revocations says how the store of what was revoked is.

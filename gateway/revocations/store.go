@@ -42,8 +42,9 @@ type Store struct {
 
 	mu      sync.Mutex // serialises changes and guards what follows
 	written [sha256.Size]byte
-	seen    os.FileInfo // of the file, when it was last known to hold written
-	behind  bool        // the set has more than the file
+	seen    os.FileInfo     // of the file, when it was last known to hold written
+	known   *revocation.Set // all that was accepted, also once it is not readable; nil if it never was
+	behind  bool            // the set has more than the file
 }
 
 // Create makes the file of a gateway that has revoked nothing yet. An existing one
@@ -76,7 +77,7 @@ func Open(file, mark string) *Store {
 	return s
 }
 
-// load takes what the file has.
+// load takes what the file has, unless that is less than was accepted.
 func (s *Store) load() {
 	info, err := os.Lstat(s.file)
 	if err != nil {
@@ -93,7 +94,11 @@ func (s *Store) load() {
 		s.fail(err)
 		return
 	}
-	s.written, s.seen, s.behind = sha256.Sum256(b), info, false
+	if s.known != nil && slices.ContainsFunc(s.known.Entries(), func(e revocation.Entry) bool { return !set.Covers(e) }) {
+		s.fail(errOlder)
+		return
+	}
+	s.written, s.seen, s.known, s.behind = sha256.Sum256(b), info, set, false
 	s.failed.Store(nil)
 	s.set.Store(set)
 }
@@ -116,6 +121,11 @@ func (s *Store) Locked() error {
 	if l := s.locked.Load(); l != nil {
 		return l
 	}
+	return s.Unreadable()
+}
+
+// Unreadable is ErrUnreadable or nil, in a lockdown too.
+func (s *Store) Unreadable() error {
 	if why := s.failed.Load(); why != nil {
 		return fmt.Errorf("%w: %s", ErrUnreadable, *why)
 	}
@@ -147,7 +157,7 @@ func (s *Store) verify() {
 		s.fail(err)
 		return
 	}
-	if os.SameFile(info, s.seen) && info.Size() == s.seen.Size() && info.ModTime().Equal(s.seen.ModTime()) && info.Mode() == s.seen.Mode() {
+	if sameState(info, s.seen) {
 		return
 	}
 	b, err := ownerfile.Read(s.file, ownerfile.Trusted, revocation.MaxBytes)
@@ -161,7 +171,17 @@ func (s *Store) verify() {
 	}
 }
 
-var errChanged = errors.New("another program has changed the file")
+// sameState tells whether nothing has touched a file: its size and the time of its
+// content can be put back, the time of its last change cannot.
+func sameState(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() &&
+		changeTime(a) == changeTime(b)
+}
+
+var (
+	errChanged = errors.New("another program has changed the file")
+	errOlder   = errors.New("the file is an older one: it lacks what was revoked since")
+)
 
 // Add keeps the owner's entries, together or not at all, and forgets those that now
 // says are over; a zero now forgets none. It returns how many were not covered by
@@ -199,8 +219,8 @@ func (s *Store) crowded(issuer name.PeerID) bool {
 
 func (s *Store) add(now time.Time, entries ...revocation.Entry) (added int, err error) {
 	s.verify()
-	if why := s.failed.Load(); why != nil {
-		return 0, fmt.Errorf("%w: %s", ErrUnreadable, *why)
+	if err := s.Unreadable(); err != nil {
+		return 0, err
 	}
 	if !s.behind && !slices.ContainsFunc(entries, func(e revocation.Entry) bool { return !s.set.Load().Covers(e) }) {
 		return 0, nil
@@ -234,6 +254,7 @@ func (s *Store) write(next *revocation.Set) error {
 		return err
 	}
 	s.set.Store(next)
+	s.known = next
 	if err := s.replace(s.file, b); err != nil {
 		s.behind = true
 		s.settle(sha256.Sum256(b))
@@ -258,18 +279,36 @@ func (s *Store) settle(maybe [sha256.Size]byte) {
 	}
 }
 
+// Restore looks again at a file that was not readable. If it is now, and has all that
+// this Store ever accepted, it counts again, and restored is true.
+func (s *Store) Restore() (restored bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restore()
+}
+
+func (s *Store) restore() bool {
+	if s.failed.Load() == nil {
+		return false
+	}
+	s.load()
+	return s.failed.Load() == nil
+}
+
 // Renew begins a new file in place of one that is not readable, which is kept under
 // another name if it is there. Every lease that was issued before now, plus the skew
-// of clocks, is revoked. A file that is readable, such as one that was restored, is not
-// touched, and counts again; begun is false then.
+// of clocks, is revoked, besides what this Store has accepted. A file that is
+// readable, such as one that was restored, is not touched, and counts again; begun is
+// false then.
 func (s *Store) Renew(now time.Time) (begun bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.load()
-	if s.failed.Load() == nil {
+	if s.failed.Load() == nil || s.restore() {
 		return false, nil
 	}
-	set, err := revocation.New(revocation.Entry{IssuedBefore: now.Add(lease.DefaultSkew)}.Kept(now))
+	all := revocation.Entry{IssuedBefore: now.Add(lease.DefaultSkew)}.Kept(now)
+	before := s.known
+	set, err := revocation.New(append(slices.DeleteFunc(before.Entries(), all.Covers), all)...)
 	if err != nil {
 		return false, err
 	}
@@ -280,6 +319,7 @@ func (s *Store) Renew(now time.Time) (begun bool, err error) {
 	s.failed.Store(nil)
 	if err := s.write(set); err != nil {
 		s.fail(err)
+		s.known = before
 		return false, err
 	}
 	return true, nil

@@ -434,3 +434,94 @@ func TestMarkOfAnotherProcess(t *testing.T) {
 	var locked *LockdownError
 	require.ErrorAs(t, Open(file, filepath.Join(file, "mark")).Locked(), &locked, "it cannot be told")
 }
+
+// A restored file counts again, but only one that has all that was accepted.
+// spec: REVOKE-14
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	file, mark := files(t)
+	s := Open(file, mark)
+	require.False(t, s.Restore(), "it was readable")
+	must(s.Add(testTime, entryOf(1)))
+	older := must(os.ReadFile(file))
+	holder := revocation.Entry{Holder: testKey('h').id, Issuer: testKey('i').id}.Kept(testTime)
+	must(s.Add(testTime, entryOf(2), holder))
+	newest := must(os.ReadFile(file))
+	more := must(must(revocation.New(entryOf(1), entryOf(2), holder, entryOf(3))).Marshal())
+	lose := func() {
+		require.NoError(t, os.Remove(file))
+		s.Refresh()
+		require.ErrorIs(t, s.Locked(), ErrUnreadable)
+		require.False(t, s.Restore(), "it is not there")
+	}
+	for _, good := range [][]byte{newest, more} {
+		lose()
+		require.NoError(t, os.WriteFile(file, good, 0o600))
+		s.Refresh()
+		require.ErrorIs(t, s.Locked(), ErrUnreadable, "nobody said that it is the right one")
+		require.True(t, s.Restore())
+		require.NoError(t, s.Locked())
+		require.True(t, s.Revoked(leaseOf(2)))
+		require.Equal(t, s.Entries(), Open(file, mark).Entries())
+	}
+	require.Equal(t, 1, must(s.Add(testTime, entryOf(4))))
+	lose()
+	require.NoError(t, os.WriteFile(file, older, 0o600))
+	require.False(t, s.Restore())
+	require.ErrorContains(t, s.Locked(), "lacks what was revoked since")
+	require.True(t, s.Revoked(leaseOf(5)))
+	require.NoError(t, s.Lock(testTime, ""))
+	require.ErrorIs(t, s.Unreadable(), ErrUnreadable, "a lockdown does not hide it")
+	require.True(t, must(s.Unlock()))
+	require.True(t, must(s.Renew(testTime)), "an older file is no better than none")
+	require.NoError(t, s.Locked())
+	later := leaseOf(9)
+	later.IssuedAt = testTime.Add(time.Hour)
+	require.True(t, s.Revoked(later), "the holder stays revoked")
+	require.Equal(t, s.Entries(), Open(file, mark).Entries())
+}
+
+// What counts and could not be written is not lost by a file that was restored.
+func TestRestoreWhatWasNotWritten(t *testing.T) {
+	t.Parallel()
+	file, mark := files(t)
+	s := Open(file, mark)
+	b := must(os.ReadFile(file))
+	works := s.replace
+	s.replace = func(string, []byte) error { return errors.New("disk full") }
+	_, err := s.Add(testTime, entryOf(1))
+	require.Error(t, err)
+	require.NoError(t, os.Remove(file))
+	s.Refresh()
+	require.NoError(t, os.WriteFile(file, b, 0o600))
+	require.False(t, s.Restore())
+	_, err = s.Renew(testTime)
+	require.Error(t, err)
+	require.True(t, s.Revoked(leaseOf(1)))
+	s.replace = works
+	require.True(t, must(s.Renew(testTime)))
+	require.True(t, s.Revoked(leaseOf(1)))
+}
+
+// An edit in place, with the size and the time of the content put back.
+func TestEditThatHidesItself(t *testing.T) {
+	t.Parallel()
+	file, mark := files(t)
+	s := Open(file, mark)
+	must(s.Add(testTime, entryOf(1)))
+	before := must(os.Stat(file))
+	if changeTime(before) == 0 {
+		t.Skip("this system does not say when a file was changed")
+	}
+	b := must(os.ReadFile(file))
+	b[len(b)/2] ^= 1
+	require.Eventually(t, func() bool { // the clock of files has moved on
+		require.NoError(t, os.WriteFile(file, b, 0o600))
+		require.NoError(t, os.Chtimes(file, before.ModTime(), before.ModTime()))
+		return changeTime(must(os.Stat(file))) != changeTime(before)
+	}, 10*time.Second, time.Millisecond)
+	now := must(os.Stat(file))
+	require.True(t, os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()))
+	s.Refresh()
+	require.ErrorIs(t, s.Locked(), ErrUnreadable)
+}
