@@ -118,7 +118,7 @@ func (s *operationState) text() string {
 	case s.Signal != "":
 		return s.State + ": " + s.Signal
 	default:
-		return fmt.Sprintf("%s: status %d, %d bytes out, %d error", s.State, *s.Status, s.Stdout, s.Stderr)
+		return fmt.Sprintf("%s: status %d, %s out, %d error", s.State, *s.Status, bytesCount(s.Stdout), s.Stderr)
 	}
 }
 

@@ -357,14 +357,15 @@ func (a *app) printVerdict(v audit.Verdict) error {
 
 func verdictRows(v audit.Verdict) [][]string {
 	rows := [][]string{
-		{"verified", fmt.Sprintf("records %d to %d in %d files", v.From, v.Records-1, v.Segments)},
-		{"found", fmt.Sprintf("%d starts, %d ends, %d not started, %d unknown, %d running, %d refusals, %d events", v.Starts, v.Ends, v.NotStarted, v.Unknown, v.Running, v.Refusals, v.Events)},
+		{"verified", fmt.Sprintf("%s in %s", recordSpan(v.From, v.Records), count(v.Segments, "file", "files"))},
+		{"found", fmt.Sprintf("%s, %s, %d not started, %d unknown, %d running, %s, %s", count(v.Starts, "start", "starts"), count(v.Ends, "end", "ends"),
+			v.NotStarted, v.Unknown, v.Running, count(v.Refusals, "refusal", "refusals"), count(v.Events, "event", "events"))},
 	}
 	if v.Closed > 0 {
-		rows = append(rows, []string{"pruned", fmt.Sprintf("records 0 to %d, of %d invocations, which start nothing more", v.From-1, v.Closed)})
+		rows = append(rows, []string{"pruned", fmt.Sprintf("%s, of %s", recordSpan(0, v.From), count(v.Closed, "invocation, which starts nothing more", "invocations, which start nothing more"))})
 	}
 	if v.TornTail > 0 {
-		rows = append(rows, []string{"torn", fmt.Sprintf("%d bytes behind the last record, of which nobody was told that they are there", v.TornTail)})
+		rows = append(rows, []string{"torn", bytesCount(v.TornTail) + " behind the last record, of which nobody was told"})
 	}
 	switch {
 	case v.KeptElsewhere == 0:
@@ -374,7 +375,22 @@ func verdictRows(v audit.Verdict) [][]string {
 	}
 	return append(rows,
 		[]string{"covered", fmt.Sprintf("records before %d, by a checkpoint that was kept elsewhere", v.KeptElsewhere)},
-		[]string{"not covered", fmt.Sprintf("the last %d records: who has the ledger's key could have changed these, or cut off later ones", v.NotCovered)})
+		[]string{"not covered", lastRecords(v.NotCovered) + " who has the ledger's key could have changed, or cut off later ones"})
+}
+
+// recordSpan names the records from one up to, and without, another.
+func recordSpan(from, to uint64) string {
+	if to == from+1 {
+		return fmt.Sprintf("record %d", from)
+	}
+	return fmt.Sprintf("records %d to %d", from, to-1)
+}
+
+func lastRecords(n uint64) string {
+	if n == 1 {
+		return "the last record:"
+	}
+	return fmt.Sprintf("the last %d records:", n)
 }
 
 func (a *app) auditCheckpointCommand() *cobra.Command {

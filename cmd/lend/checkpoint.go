@@ -146,18 +146,18 @@ func timeOrNil(t time.Time) *time.Time {
 func ledgerRows(l admin.Ledger) [][]string {
 	rows := [][]string{{"ledger", ledgerLine(l)}}
 	if l.TornTail > 0 {
-		rows = append(rows, []string{"", fmt.Sprintf("a torn tail of %d bytes was cut off when it was opened", l.TornTail)})
+		rows = append(rows, []string{"", fmt.Sprintf("a torn tail of %s was cut off when it was opened", bytesCount(l.TornTail))})
 	}
 	if l.Unknown > 0 {
-		rows = append(rows, []string{"", fmt.Sprintf("%d operations had no end when it was opened: their outcome is unknown", l.Unknown)})
+		rows = append(rows, []string{"", count(l.Unknown, "operation", "operations") + " had no end when it was opened: outcome unknown"})
 	}
 	if l.CheckpointAt != nil {
-		rows = append(rows, []string{"checkpoint", fmt.Sprintf("%d records, %s", l.CheckpointRecords, l.CheckpointAt.Format(time.RFC3339))})
+		rows = append(rows, []string{"checkpoint", fmt.Sprintf("%s, %s", count(l.CheckpointRecords, "record", "records"), l.CheckpointAt.Format(time.RFC3339))})
 	}
 	for _, k := range l.Kept {
 		line := k.Where + ": nothing yet"
 		if k.At != nil {
-			line = fmt.Sprintf("%s: %d records, %s", k.Where, k.Records, k.At.Format(time.RFC3339))
+			line = fmt.Sprintf("%s: %s, %s", k.Where, count(k.Records, "record", "records"), k.At.Format(time.RFC3339))
 		}
 		rows = append(rows, []string{"kept in", line})
 		if k.Problem != "" {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,8 +94,9 @@ func (a *app) unlockCommand() *cobra.Command {
 What was ended by it stays ended.
 
 If the file of revocations is lost or damaged, everything is denied as well.
-Restore it and start the gateway again, or say --accept-loss: the file is set
-aside, and every lease that was issued until now is revoked.`,
+Restore it and say lend unlock: it counts again if it has all that was revoked.
+Or say --accept-loss: the file is set aside, and every lease that was issued
+until now is revoked.`,
 		Example: "  lend unlock\n  lend unlock --accept-loss",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.unlock(cmd.Context(), acceptLoss) },
@@ -117,10 +118,13 @@ func (a *app) unlock(ctx context.Context, acceptLoss bool) error {
 		return err
 	}
 	return a.show(r, func() error {
+		if r.Restored {
+			a.note("the file of revocations is readable again, and counts")
+		}
 		if r.Lost && acceptLoss {
 			a.note("the file of revocations was begun anew: every lease that was issued until now is revoked")
 		} else if r.Lost {
-			a.note("lend: hint: the file of revocations is not readable: restore it, or lend unlock --accept-loss")
+			a.note("lend: hint: the file of revocations is not readable, or lacks some: restore it and lend unlock again, or lend unlock --accept-loss")
 		}
 		if !r.Was {
 			return a.say("there is no lockdown")
@@ -138,20 +142,22 @@ func (a *app) unlockAlone(p paths, acceptLoss bool) (admin.Lockdown, error) {
 	return r, errors.Join(err, release())
 }
 
-// unlocked ends a lockdown, and with acceptLoss a store that is not readable.
+// unlocked ends a lockdown, takes a store that is readable again, and with acceptLoss
+// begins one anew that is not.
 func unlocked(store *revocations.Store, now time.Time, acceptLoss bool) (admin.Lockdown, error) {
 	was, err := store.Unlock()
 	if err != nil {
 		return admin.Lockdown{}, err
 	}
-	lost := errors.Is(store.Locked(), revocations.ErrUnreadable)
-	if lost && acceptLoss {
+	lost := store.Unreadable() != nil
+	restored := lost && store.Restore()
+	if lost = lost && !restored; lost && acceptLoss {
 		if lost, err = store.Renew(now); err != nil {
 			return admin.Lockdown{}, fmt.Errorf("begin the revocations anew: %w", err)
 		}
 	}
 	r := lockdownShown(store)
-	r.Was, r.Lost = was, lost
+	r.Was, r.Lost, r.Restored = was, lost, restored
 	return r, nil
 }
 
@@ -191,13 +197,35 @@ func (s *serving) Lockdown(_ context.Context, want admin.Lockdown) (admin.Lockdo
 func (s *serving) revocationsShown(out *admin.Status) {
 	s.revoked.Refresh()
 	out.Revocations.Entries = len(s.revoked.Entries())
-	locked := s.revoked.Locked()
-	if r := lockdownShown(s.revoked); r.On {
-		r.Gateway = true
-		out.Lockdown = &r
-	} else if locked != nil {
-		out.Revocations.Failed = locked.Error()
+	deniedShown(s.revoked, out)
+	if out.Lockdown != nil {
+		out.Lockdown.Gateway = true
 	}
+}
+
+// deniedShown adds why everything is denied, by whichever gateway.
+func deniedShown(store *revocations.Store, out *admin.Status) {
+	if r := lockdownShown(store); r.On {
+		out.Lockdown = &r
+	}
+	if err := store.Unreadable(); err != nil {
+		out.Revocations.Failed = err.Error()
+	}
+}
+
+// noGateway says that none runs here, and what the next one will deny.
+func noGateway(p paths) error {
+	var next admin.Status
+	deniedShown(openRevocations(p), &next)
+	if _, err := os.Lstat(p.identityKey()); errors.Is(err, os.ErrNotExist) {
+		next.Revocations.Failed = "" // before lend init there are none
+	}
+	text, hint := "no gateway is running here", "lend serve"
+	for _, row := range deniedRows(&next) {
+		text += "; " + strings.Join(row[1:], ": ")
+		hint = "lend unlock --help, then lend serve"
+	}
+	return hintf(hint, "%s", text)
 }
 
 // deniedRows are what a status begins with if nothing is lent.
@@ -207,13 +235,17 @@ func deniedRows(s *admin.Status) (rows [][]string) {
 		if l.Since != nil {
 			text += " since " + l.Since.Local().Format(time.RFC3339)
 		}
-		rows = append(rows, []string{"LOCKDOWN", text + ": everything is denied until lend unlock", cmp.Or(l.Why, "")})
+		row := []string{"LOCKDOWN", text + ": everything is denied until lend unlock"}
+		if l.Why != "" {
+			row = append(row, l.Why)
+		}
+		rows = append(rows, row)
 	}
 	if s.Revocations.Failed != "" {
 		rows = append(rows, []string{"LOCKED", s.Revocations.Failed + "; lend unlock --help"})
 	}
 	if n := s.Revocations.Entries; n > 0 {
-		rows = append(rows, []string{"revoked", strconv.Itoa(n) + " revocations are kept"})
+		rows = append(rows, []string{"revoked", count(n, "revocation is", "revocations are") + " kept"})
 	}
 	return rows
 }

@@ -250,7 +250,7 @@ func openRevocations(p paths) *revocations.Store {
 
 func lostHint(err error) error {
 	if errors.Is(err, revocations.ErrUnreadable) {
-		return &hinted{err: err, hint: "restore the file, or lend unlock --accept-loss"}
+		return &hinted{err: err, hint: "restore the file and lend unlock, or lend unlock --accept-loss"}
 	}
 	return err
 }

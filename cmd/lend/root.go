@@ -127,7 +127,8 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "show what the running gateway does",
 		Long: `Ask the gateway of this machine, over its private socket, for its addresses,
-policy, routes, peers, running operations and limits. Exit status 1: none runs.`,
+policy, routes, peers, running operations and limits. Exit status 1: none runs;
+it says whether the next one is locked down.`,
 		Example: "  lend status\n  lend status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,7 +138,7 @@ policy, routes, peers, running operations and limits. Exit status 1: none runs.`
 			}
 			s, err := admin.NewClient(p.socket).Status(cmd.Context())
 			if errors.Is(err, admin.ErrNotRunning) {
-				return hintf("lend serve", "no gateway is running here")
+				return noGateway(p)
 			}
 			if err != nil {
 				return err
@@ -168,7 +169,7 @@ func (a *app) printStatus(s admin.Status) error {
 		rows = append(rows, []string{"peer", strings.TrimSpace(fmt.Sprintf("%s %s %s, %d running", p.Name, p.PeerID, p.Address, p.Operations))})
 	}
 	for _, o := range s.Operations {
-		rows = append(rows, []string{"operation", fmt.Sprintf("%s %s %s since %s for %s, %d bytes out", o.ID, o.Connector, o.Command, o.Started.Format(time.RFC3339), peerText(&o), o.Stdout+o.Stderr)})
+		rows = append(rows, []string{"operation", fmt.Sprintf("%s %s %s since %s for %s, %s out", o.ID, o.Connector, o.Command, o.Started.Format(time.RFC3339), peerText(&o), bytesCount(o.Stdout+o.Stderr))})
 	}
 	for _, l := range s.Limits {
 		rows = append(rows, []string{"limit", l.Name + " " + l.Value})
@@ -183,5 +184,5 @@ func ledgerLine(l admin.Ledger) string {
 	if l.Failed != "" {
 		return "failed: " + l.Failed
 	}
-	return strconv.FormatUint(l.Records, 10) + " records"
+	return count(l.Records, "record", "records")
 }

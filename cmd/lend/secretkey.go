@@ -78,7 +78,7 @@ func (a *app) chooseKeySource(p paths, named string) (sealed.Source, error) {
 	}
 	n, err := root.SealPlain()
 	if n > 0 {
-		a.note("lend: %d secrets of an earlier version are sealed now", n)
+		a.note("lend: %s sealed now", count(n, "secret of an earlier version is", "secrets of an earlier version are"))
 	}
 	return have, err
 }

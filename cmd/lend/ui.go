@@ -152,16 +152,31 @@ func (a *app) show(v any, text func() error) error {
 	return text()
 }
 
-// table prints rows in columns; the first row is the heading.
+// table prints rows in columns; the first row is the heading. No line ends in blanks.
 func (a *app) table(rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	var b strings.Builder // it returns no errors
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
-		if _, err := fmt.Fprintln(w, harmless(strings.Join(r, "\t"))); err != nil {
+		_, _ = fmt.Fprintln(w, harmless(strings.Join(r, "\t")))
+	}
+	_ = w.Flush()
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
 	}
-	return w.Flush()
+	return nil
 }
+
+// count is a number and what it counts.
+func count[N int | int64 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n) + " " + many
+}
+
+func bytesCount[N int | int64 | uint64](n N) string { return count(n, "byte", "bytes") }
 
 // isTerminal tells whether a stream is a character device.
 func isTerminal(v any) bool {

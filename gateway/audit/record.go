@@ -261,9 +261,16 @@ func (r *Record) endSummary() string {
 		s = r.Signal
 	}
 	if r.DurationMS != nil && r.Stdout != nil && r.State == record.StateEnded.String() {
-		s += fmt.Sprintf(", %s, %d bytes out", time.Duration(*r.DurationMS)*time.Millisecond, *r.Stdout+*r.Stderr)
+		s += ", " + (time.Duration(*r.DurationMS) * time.Millisecond).String() + ", " + bytesOut(*r.Stdout+*r.Stderr)
 	}
 	return withDetail(s, r.Detail)
+}
+
+func bytesOut(n uint64) string {
+	if n == 1 {
+		return "1 byte out"
+	}
+	return strconv.FormatUint(n, 10) + " bytes out"
 }
 
 func withDetail(s, detail string) string {

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/audit"
+)
+
+func shownTable(t *testing.T, rows [][]string) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, newApp(nil, strings.NewReader(""), &out, &out).table(rows))
+	return out.String()
+}
+
+func TestNoLineEndsInBlanks(t *testing.T) {
+	for line := range strings.Lines(shownTable(t, [][]string{{"A", "B", ""}, {"x", "", ""}, {"long", "y", "  "}, {""}})) {
+		require.Equal(t, strings.TrimRight(line, " \n")+"\n", line)
+	}
+	rows := deniedRows(&admin.Status{Lockdown: &admin.Lockdown{On: true}})
+	require.Len(t, rows[0], 2, "no reason, no column")
+}
+
+func TestOneAndMany(t *testing.T) {
+	require.Equal(t, "0 records", count(0, "record", "records"))
+	require.Equal(t, "1 record", count(uint64(1), "record", "records"))
+	require.Equal(t, "2 records", count(int64(2), "record", "records"))
+	one := shownTable(t, verdictRows(audit.Verdict{From: 1, Records: 2, Segments: 1, Starts: 1, Ends: 1, Refusals: 1, Events: 1, Closed: 1, TornTail: 1, KeptElsewhere: 1, NotCovered: 1}))
+	for _, want := range []string{
+		"record 1 in 1 file\n", "1 start, 1 end, 0 not started, 0 unknown, 0 running, 1 refusal, 1 event\n",
+		"record 0, of 1 invocation, which starts nothing more\n", "1 byte behind", "the last record: who has",
+	} {
+		require.Contains(t, one, want)
+	}
+	many := shownTable(t, verdictRows(audit.Verdict{Records: 7, Segments: 2, Starts: 2, KeptElsewhere: 1, NotCovered: 6}))
+	require.Contains(t, many, "records 0 to 6 in 2 files\n")
+	require.Contains(t, many, "2 starts, 0 ends,")
+	require.Contains(t, many, "the last 6 records: who has")
+	status := shownTable(t, append(deniedRows(&admin.Status{Revocations: admin.Revocations{Entries: 1}}), ledgerRows(admin.Ledger{Records: 1, TornTail: 1, Unknown: 1})...))
+	for _, want := range []string{"1 revocation is kept\n", "1 record\n", "of 1 byte was", "1 operation had no end"} {
+		require.Contains(t, status, want)
+	}
+}
+
+func TestStatusWithoutGatewaySaysWhatTheNextOneDenies(t *testing.T) {
+	dir := t.TempDir()
+	status := func() string {
+		code, out, errs := lend(t, dir, "status")
+		require.Equal(t, 1, code)
+		require.Empty(t, out)
+		return errs
+	}
+	require.Equal(t, "lend: error: no gateway is running here\nlend: hint: lend serve\n", status(), "nothing is lost before lend init")
+	code, _, errs := lend(t, dir, "init")
+	require.Zero(t, code, "%s", errs)
+	require.Equal(t, "lend: error: no gateway is running here\nlend: hint: lend serve\n", status())
+	require.NoError(t, os.Remove(filepath.Join(dir, "revocations")))
+	require.Contains(t, status(), "no gateway is running here; the revocations are not readable, so everything is revoked")
+	code, _, errs = lend(t, dir, "lockdown", "--why", "stolen")
+	require.Zero(t, code, "%s", errs)
+	require.Regexp(t, `here; LOCKED DOWN since .*: stolen; the revocations are not readable`, status())
+	require.Contains(t, status(), "hint: lend unlock --help, then lend serve")
+}
