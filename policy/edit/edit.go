@@ -128,25 +128,25 @@ func ruleAt(s *layout.Source, title string) (list *strict.Node, i int) {
 
 // unused returns a title that no rule has.
 func unused(p *policy.Policy, title string) string {
-	const most = 100 // characters of a title
-	taken := func(s string) bool {
-		for _, r := range p.Content().Rules {
-			if r.Name == s {
-				return true
-			}
-		}
-		return false
+	taken := map[string]bool{}
+	for _, r := range p.Content().Rules {
+		taken[r.Name] = true
 	}
-	title = strings.TrimSpace(cut(title, most))
-	for n := 2; taken(title); n++ {
+	return unusedTitle(taken, title)
+}
+
+func unusedTitle(taken map[string]bool, title string) string {
+	const most = 100 // characters of a title
+	title = strings.TrimSpace(shorten(title, most))
+	for n := 2; taken[title]; n++ {
 		suffix := fmt.Sprintf(" %d", n)
 		base := strings.TrimSuffix(title, fmt.Sprintf(" %d", n-1))
-		title = strings.TrimSpace(cut(base, most-len(suffix))) + suffix
+		title = strings.TrimSpace(shorten(base, most-len(suffix))) + suffix
 	}
 	return title
 }
 
-func cut(s string, most int) string {
+func shorten(s string, most int) string {
 	runes := []rune(s)
 	return string(runes[:min(len(runes), most)])
 }

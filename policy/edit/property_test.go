@@ -42,7 +42,7 @@ func drawFile(t *rapid.T) string {
 		}
 		issuers := pick("issuers", "", "", "issuers: [owner]", "issuers: [desk]")
 		commands := some("commands", "get", "list", "put")
-		switch rapid.IntRange(0, 2).Draw(t, "style") {
+		switch rapid.IntRange(0, 3).Draw(t, "style") {
 		case 0:
 			fmt.Fprintf(&b, "%s- {name: r%d, to: [%s], connector: alpha, version: \"1\"", pad, n, strings.Join(to, ", "))
 			if issuers != "" {
@@ -52,6 +52,8 @@ func drawFile(t *rapid.T) string {
 			continue
 		case 1:
 			fmt.Fprintf(&b, "%s# rule %d\n%s- name: r%d\n%s  to: [ %s ]  # who\n", pad, n, pad, n, pad, strings.Join(to, " , "))
+		case 2:
+			fmt.Fprintf(&b, "%s-%s\n%s  name: r%d\n%s  to:\n%s    -\n%s      %s\n", pad, pick("after the dash", "", " # a - b"), pad, n, pad, pad, pad, strings.Join(to, "\n"+pad+"    - # who\n"+pad+"      "))
 		default:
 			fmt.Fprintf(&b, "%s-   name: r%d\n%s    to:\n%s    - %s\n", pad, n, pad, pad, strings.Join(to, "\n"+pad+"    - "))
 			pad += "  "

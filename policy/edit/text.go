@@ -21,7 +21,9 @@ type change struct {
 
 // apply makes changes, which do not overlap.
 func apply(text string, changes []change) string {
-	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) // insertions before what is replaced
+	})
 	var b strings.Builder
 	at := 0
 	for _, c := range changes {
@@ -106,13 +108,35 @@ func (s *sheet) unfold(at layout.Span) {
 	s.replace(at, "")
 }
 
-// part is one key with its value, or one item.
+// within is a part of the text with the changes, all of which are in it.
+func (s *sheet) within(at layout.Span) string {
+	for i := range s.changes {
+		s.changes[i].From -= at.From
+		s.changes[i].To -= at.From
+	}
+	return apply(s.Text[at.From:at.To], s.changes)
+}
+
+// part is one key with its value, or one item, with its dash if it has one.
 func (s *sheet) part(n *strict.Node, i int) layout.Span {
 	at := s.Span(n.Values[i])
-	if n.Kind == strict.Map {
+	switch {
+	case n.Kind == strict.Map:
 		at.From = s.Span(n.Keys[i]).From
+	case !s.Flow(n):
+		at.From = s.dash(at.From)
 	}
 	return at
+}
+
+// dash is the offset of the dash before an item, which may be on a line above it.
+func (s *sheet) dash(at int) int {
+	for at--; at > 0; at-- {
+		if s.Text[at] == '-' && !slices.ContainsFunc(s.Comments, func(c layout.Comment) bool { return c.From <= at && at < c.To }) {
+			break
+		}
+	}
+	return max(at, 0)
 }
 
 // remove takes some of the parts of a collection away, but not all of them. A comment
@@ -130,8 +154,16 @@ func (s *sheet) remove(n *strict.Node, gone func(i int) bool) {
 		}
 		at := s.part(n, i)
 		switch {
-		case !s.Flow(n):
+		case s.Flow(n):
+		case strings.TrimSpace(s.Text[s.LineStart(s.Line(at.From)):at.From]) != "": // the first key, after a dash
+			if i+1 < len(n.Values) {
+				at.To = len(s.Text) - len(strings.TrimLeft(s.Text[at.To:], " \n"))
+			}
+		default:
 			at = layout.Span{From: s.LineStart(s.Line(at.From)), To: s.lineEnd(at)}
+		}
+		switch {
+		case !s.Flow(n):
 		case i < last:
 			at.To = s.part(n, i+1).From
 		default:
