@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/policy/strict"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -81,6 +83,11 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 			return nil, usagef(flag+" 36h", "%s: %w", flag, err)
 		}
 	}
+	if f.filter.Code != "" {
+		if c.Filter.Code, err = audit.ParseCode(f.filter.Code); err != nil {
+			return nil, usagef(codeHint(f.filter.Code), "--code: %w", err)
+		}
+	}
 	for _, k := range f.kinds {
 		kind, err := audit.ParseKind(k)
 		if err != nil {
@@ -89,6 +96,17 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 		c.Filter.Kinds = append(c.Filter.Kinds, kind)
 	}
 	return audit.New(c), nil
+}
+
+// codeHint names the code that was meant, or some of those that there are.
+func codeHint(s string) string {
+	if upper := strings.ToUpper(s); slices.Contains(audit.Codes(), upper) {
+		return "--code " + upper
+	}
+	if meant := strict.Suggest(strings.ToUpper(s), audit.Codes()); meant != "" {
+		return "--code " + meant
+	}
+	return "--code " + strings.Join(audit.Codes(), ", ")
 }
 
 // knownPeer tells whether s is nothing, a peer ID, or the policy's name of one.
