@@ -293,7 +293,8 @@ func (a *app) connectorListCommand() *cobra.Command {
 				list := struct {
 					SchemaVersion int            `json:"schemaVersion"`
 					Connectors    []shownRelease `json:"connectors"`
-				}{jsonSchema, []shownRelease{}}
+					Warning       string         `json:"warning,omitempty"`
+				}{jsonSchema, []shownRelease{}, lockedSecretsText(a.secretsLockedHere(s))}
 				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS"}}
 				for _, r := range releases {
 					shown := releaseShown(r)
@@ -304,6 +305,9 @@ func (a *app) connectorListCommand() *cobra.Command {
 					if len(releases) == 0 {
 						a.note("lend: nothing is installed; next: lend connector new exec:PATH, or npm:NAME@VERSION")
 						return nil
+					}
+					if list.Warning != "" {
+						a.note("lend: warning: %s", list.Warning)
 					}
 					return a.table(rows)
 				})
@@ -425,6 +429,9 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 					all.Connectors = append(all.Connectors, row)
 				}
 				err = a.show(all, func() error {
+					if len(releases) == 0 {
+						a.note("lend: nothing is installed; next: lend connector new exec:PATH, or npm:NAME@VERSION")
+					}
 					for _, r := range all.Connectors {
 						state := "as installed"
 						if !r.OK {

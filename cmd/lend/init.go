@@ -83,7 +83,8 @@ func (a *app) initialise(keySource string) error {
 		if err := a.say("peer ID    %s\nowner key  %s\npolicy     %s", r.PeerID, r.Owner, r.Policy); err != nil {
 			return err
 		}
-		a.note("lend: the policy shares nothing yet; next: lend connector add DIRECTORY")
+		a.note("lend: the policy shares nothing yet; next, to lend: lend connector add DIRECTORY")
+		a.note("lend: to call what another machine lends: lend id, for its owner's policy")
 		return nil
 	})
 }

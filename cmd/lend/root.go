@@ -52,8 +52,8 @@ The caller:  lend init, id, run`,
 	return root
 }
 
-// groupErrors makes mistakes in arguments and unknown subcommands exit with 2 and
-// name the help that explains them.
+// groupErrors makes mistakes in arguments and unknown subcommands exit with 2, in
+// our own words.
 func groupErrors(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		groupErrors(sub)
@@ -71,7 +71,7 @@ func groupErrors(c *cobra.Command) {
 		if err == nil || errors.As(err, &usage) {
 			return err
 		}
-		return &usageError{err: err, hint: c.CommandPath() + " --help"}
+		return argumentsError(c, args)
 	}
 	if c.HasSubCommands() && c.RunE == nil {
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }

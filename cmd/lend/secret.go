@@ -178,7 +178,13 @@ func (a *app) secretListCommand() *cobra.Command {
 					}
 					rows = append(rows, []string{s.Name, s.Variable, state})
 				}
-				return a.show(list, func() error { return a.table(rows) })
+				return a.show(list, func() error {
+					if len(all) == 0 {
+						a.note("lend: %s (%s) has no secrets; next: lend connector secret set %s NAME --env VARIABLE", args[0], id, args[0])
+						return nil
+					}
+					return a.table(rows)
+				})
 			})
 		},
 	}
@@ -282,6 +288,10 @@ func (a *app) showSettings(c *connection.Connection) error {
 		SchemaVersion int               `json:"schemaVersion"`
 		Settings      map[string]string `json:"settings"`
 	}{jsonSchema, cfg.Settings}, func() error {
+		if len(cfg.Settings) == 0 {
+			a.note("lend: nothing is set for %s (%s); next: lend connector setting set %s NAME VALUE", c.Connector(), c.ID(), c.Connector())
+			return nil
+		}
 		rows := [][]string{}
 		for _, k := range slices.Sorted(maps.Keys(cfg.Settings)) {
 			rows = append(rows, []string{k, name.Quote(cfg.Settings[k])})

@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/sealed"
 )
 
@@ -32,6 +34,28 @@ func secretHint(err error) string {
 	default:
 		return ""
 	}
+}
+
+// secretsLockedHere is secretsLocked for a command that asks nobody: a passphrase that
+// is not given is the gateway's to know.
+func (a *app) secretsLockedHere(s *install.Store) error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	given := false
+	for _, v := range []string{"LEND_PASSPHRASE", "LEND_PASSPHRASE_FD"} {
+		_, ok := os.LookupEnv(v)
+		given = given || ok
+	}
+	root, err := a.connections(p)
+	if err != nil {
+		return err
+	}
+	if src, err := root.Sealed().Source(); err == nil && src.Kind == sealed.Passphrase && !given {
+		return nil
+	}
+	return secretsLocked(s, root)
 }
 
 // keySource reads a source as the owner writes it: the path may be relative.

@@ -205,10 +205,13 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.side, err = a.openOwnersSideIn(tree, p, s.loaded, log); err != nil {
 		return s, err
 	}
-	receipts, err := s.side.host.Reconcile(ctx)
-	logReceipts(log, receipts)
-	if err != nil {
+	if _, err := s.side.host.Reconcile(ctx); err != nil { // it logs each route
 		log.Error().Err(err).Msg("some connectors have no route")
+	}
+	why := secretsLocked(s.side.store, s.side.root)
+	if text := lockedSecretsText(why); text != "" {
+		log.Warn().Err(why).Msg("secrets are locked")
+		a.note("%s", text)
 	}
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
@@ -271,18 +274,6 @@ func openLedger(dir string) (*ledger.Ledger, error) {
 	return l, nil
 }
 
-func logReceipts(log zerolog.Logger, receipts []localhost.Receipt) {
-	for _, r := range receipts {
-		level := zerolog.InfoLevel
-		if r.Err != nil {
-			level = zerolog.ErrorLevel
-		}
-		log.WithLevel(level).Err(r.Err).Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
-			Str("connection", r.Identity.Connection.String()).Strs("missing", r.Missing).
-			Str("state", string(r.State)).Msg("route")
-	}
-}
-
 // close ends in the reverse order of the start. It may be called on what is only
 // partly there.
 func (s *serving) close() error {
@@ -341,7 +332,10 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 		out.Operations = append(out.Operations, operationShown(&o))
 	}
 	out.Limits = limitsShown(n, s.side.cgroup)
-	out.Warnings = s.side.unsetSecrets(routes)
+	if text := lockedSecretsText(secretsLocked(s.side.store, s.side.root)); text != "" {
+		out.Warnings = append(out.Warnings, text)
+	}
+	out.Warnings = append(out.Warnings, s.side.unsetSecrets(routes)...)
 	s.revocationsShown(&out)
 	return out, nil
 }

@@ -51,7 +51,13 @@ of standard error.`,
 			if a.json {
 				_ = json.NewEncoder(a.err).Encode(resultOf(nil, err, status, time.Since(started))) // stdout is the command's
 			}
-			if err = forPeople(err); err != nil {
+			var explained *hinted
+			if errors.As(err, &explained) {
+				err = explained
+			} else {
+				err = forPeople(err)
+			}
+			if err != nil {
 				a.problem(err.Error(), hintOf(err))
 			}
 			if status != 0 {
@@ -133,7 +139,11 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		start.Stdin = false
 		exit, err = s.node.Try(ctx, holder, start, nil, a.out, a.err)
 	}
-	return tried(exit, err)
+	err = tried(exit, err)
+	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
+		return s.side.explained(err, grant.Connector, grant.Version)
+	}
+	return err
 }
 
 // openTry makes a gateway that nobody can reach, with a ledger that is thrown away.

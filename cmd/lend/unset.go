@@ -2,10 +2,62 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol/name"
 )
+
+// secretsLocked says why secrets that are set cannot be had: nil if they can, or if
+// there are none. It opens none. lockedSecretsText tells that from other errors.
+func secretsLocked(store *install.Store, root *connection.Root) error {
+	releases, err := store.Releases()
+	if err != nil {
+		return err
+	}
+	set := slices.ContainsFunc(releases, func(r install.Release) bool {
+		accounts, _ := root.List(r.Manifest.Key)
+		return slices.ContainsFunc(accounts, func(c *connection.Connection) bool {
+			all, _ := c.Secrets(connection.DeclaredBy(r.Manifest))
+			return slices.ContainsFunc(all, func(s connection.SecretStatus) bool { return s.Set })
+		})
+	})
+	if err = root.Sealed().Check(); set && secretHint(err) != "" {
+		return err
+	}
+	return nil
+}
+
+// lockedSecretsText says what locked secrets mean, and what comes next; "" if they are not.
+func lockedSecretsText(why error) string {
+	hint := secretHint(why)
+	if hint == "" {
+		return ""
+	}
+	return fmt.Sprintf("no command that needs a secret starts: %v; next: %s", why, hint)
+}
+
+// explained adds to the refusal of a start what the owner has to do about the secrets,
+// if it is because of them.
+func (o *ownersSide) explained(refused error, key name.ConnectorKey, version name.Version) error {
+	r, err := o.store.Release(key, version)
+	if err != nil {
+		return refused
+	}
+	accounts, err := o.root.List(key)
+	if err != nil {
+		return refused
+	}
+	for _, c := range accounts {
+		_, err := c.Environment(connection.DeclaredBy(r.Manifest), nil, nil)
+		if hint := secretHint(err); hint != "" {
+			return &hinted{err: fmt.Errorf("%w: %w", refused, err), hint: hint}
+		}
+	}
+	return refused
+}
 
 // unsetSecrets says which secrets of the routes their manifests declare, and nobody
 // has set: the command runs without them.
