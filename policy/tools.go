@@ -11,6 +11,9 @@ func (p *Policy) WhoCan(q review.Question, source Contracts) []review.Holder {
 	return review.WhoCan(p.file, source, q)
 }
 
+// Sentences are those of Access in both forms, for programs and for people.
+func (p *Policy) Sentences(source Contracts) []review.Prose { return review.Sentences(p.file, source) }
+
 // Targets lists the commands that the file and the contracts of its Connectors name,
 // as KEY/COMMAND, sorted: what a mistyped one is compared with.
 func (p *Policy) Targets(source Contracts) []string { return review.Targets(p.file, source) }

@@ -16,6 +16,7 @@ import (
 	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -81,8 +82,9 @@ type policyReport struct {
 	Digest        string              `json:"digest"`
 	Findings      []policy.Finding    `json:"findings"`
 	Tests         []policy.TestResult `json:"tests"`
-	Access        []string            `json:"access,omitempty"`
+	Access        []review.Prose      `json:"access,omitempty"`
 	OK            bool                `json:"ok"`
+	long          bool
 }
 
 func (a *app) policyReport(file string) (policyReport, error) {
@@ -101,7 +103,7 @@ func (a *app) reportOn(file string, p *policy.Policy) (policyReport, error) {
 	}
 	r := policyReport{
 		SchemaVersion: jsonSchema, File: file, Digest: p.Digest(), OK: true,
-		Findings: p.Lint(contracts), Tests: p.RunTests(contracts), Access: p.Access(contracts),
+		Findings: p.Lint(contracts), Tests: p.RunTests(contracts), Access: p.Sentences(contracts),
 	}
 	for _, f := range r.Findings {
 		r.OK = r.OK && f.Level != policy.LevelError
@@ -113,15 +115,18 @@ func (a *app) reportOn(file string, p *policy.Policy) (policyReport, error) {
 }
 
 func (a *app) policyCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var long bool
+	c := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "say what is wrong or risky in a policy, and what it lets whom do",
 		Long: `Read a policy file strictly, hold it against the installed Connectors, run its
 tests, warn of risky grants, and print in plain sentences who may do what: that
-is what to review. Exit status 2: the file cannot be used; 1: it has errors or
-a test fails; 0: it can be served. A running gateway takes up a file that can be
-served within about a second, and keeps its last good policy otherwise.`,
-		Example: "  lend policy check\n  lend policy check ./policy.yaml --json",
+is what to review. A list of more than six items is cut to three, and a pattern
+of more than 40 characters is "a pattern": --long and --json leave nothing out.
+Exit status 2: the file cannot be used; 1: it has errors or a test fails; 0: it
+can be served. A running gateway takes up a file that can be served within about
+a second, and keeps its last good policy otherwise.`,
+		Example: "  lend policy check\n  lend policy check ./policy.yaml --long",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := a.policyFile(args)
@@ -132,6 +137,7 @@ served within about a second, and keeps its last good policy otherwise.`,
 			if err != nil {
 				return err
 			}
+			r.long = long
 			if err := a.show(r, func() error { return a.printReport(r) }); err != nil {
 				return err
 			}
@@ -142,6 +148,21 @@ served within about a second, and keeps its last good policy otherwise.`,
 			return nil
 		},
 	}
+	bindLong(c, &long)
+	return c
+}
+
+// bindLong adds the flag that has sentences say everything.
+func bindLong(c *cobra.Command, long *bool) {
+	c.Flags().BoolVar(long, "long", false, "print long lists and patterns in full, as --json does")
+}
+
+// saidOf is one of the forms of a sentence.
+func saidOf(p review.Prose, long bool) string {
+	if long {
+		return p.Long()
+	}
+	return p.Brief()
 }
 
 // servedPolicy asks a running gateway what it makes of the file; false: it has
@@ -193,7 +214,7 @@ func (a *app) printReport(r policyReport) error {
 	}
 	failed := a.noteFailedTests(r.Tests)
 	for _, s := range r.Access {
-		if err := a.say("%s", s); err != nil {
+		if err := a.say("%s", saidOf(s, r.long)); err != nil {
 			return err
 		}
 	}

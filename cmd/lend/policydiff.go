@@ -27,7 +27,7 @@ type diffReport struct {
 }
 
 func (a *app) policyDiffCommand() *cobra.Command {
-	var code bool
+	var code, long bool
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "diff [OLD] NEW",
@@ -37,7 +37,8 @@ installed, and print in sentences what is newly allowed (+), what ends (-), and
 what changes in a way that cannot be told (~), each with its place. Names,
 layout and order change nothing. Then decide under both files the tests of both,
 the commands that the ledger has of late, and the operations that run now. OLD
-is this machine's policy if only one file is given; - reads standard input.
+is this machine's policy if only one file is given; - reads standard input. Long
+lists and patterns are cut as by lend policy check, unless --long is said.
 
 Exit status 0, whatever it finds; with --exit-code, 1 if there is any line.`,
 		Example: `  lend policy diff policy.yaml.new
@@ -56,7 +57,7 @@ Exit status 0, whatever it finds; with --exit-code, 1 if there is any line.`,
 			if err != nil {
 				return err
 			}
-			if err := a.show(r, func() error { return a.printDiff(r) }); err != nil {
+			if err := a.show(r, func() error { return a.printDiff(r, long) }); err != nil {
 				return err
 			}
 			if code && (len(r.Changes) > 0 || !r.Same()) {
@@ -67,6 +68,7 @@ Exit status 0, whatever it finds; with --exit-code, 1 if there is any line.`,
 	}
 	c.Flags().BoolVar(&code, "exit-code", false, "exit with 1 if anything differs")
 	c.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far back to look into the ledger; 0 leaves it out")
+	bindLong(c, &long)
 	return c
 }
 
@@ -186,8 +188,8 @@ func effectMark(e compare.Effect) string {
 	return "~"
 }
 
-func (a *app) printDiff(r diffReport) error {
-	if err := a.printEffects(r.Changes); err != nil {
+func (a *app) printDiff(r diffReport, long bool) error {
+	if err := a.printEffects(r.Changes, long); err != nil {
 		return err
 	}
 	for _, o := range r.Tests {
@@ -217,9 +219,17 @@ func (a *app) printDiff(r diffReport) error {
 	return nil
 }
 
-func (a *app) printEffects(changes compare.Report) error {
+// changeText is one of the forms of a sentence.
+func changeText(c compare.Change, long bool) string {
+	if long {
+		return c.Text
+	}
+	return c.Brief
+}
+
+func (a *app) printEffects(changes compare.Report, long bool) error {
 	for _, c := range changes {
-		if err := a.say("%s: %s %s", c.Position, effectMark(c.Effect), c.Text); err != nil {
+		if err := a.say("%s: %s %s", c.Position, effectMark(c.Effect), changeText(c, long)); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ type editFlags struct {
 	to, as, file                         string
 	rule, version, connection, workspace string
 	params, limits                       []string
-	yes, dry                             bool
+	yes, dry, long                       bool
 }
 
 func (f *editFlags) bind(c *cobra.Command) {
@@ -32,6 +32,7 @@ func (f *editFlags) bind(c *cobra.Command) {
 	fl.StringVar(&f.file, "policy", "", "another policy file than this machine's")
 	fl.BoolVar(&f.yes, "yes", false, "do not ask")
 	fl.BoolVar(&f.dry, "dry-run", false, "show what would change, and write nothing")
+	bindLong(c, &f.long)
 }
 
 func (a *app) policyAllowCommand() *cobra.Command {
@@ -86,8 +87,10 @@ func (a *app) policyDenyCommand() *cobra.Command {
 		Long: `Change the rules so that one peer may no longer run the named commands of the
 Connector KEY, or none of it, in no version and under no issuer. Others keep
 what they have: a rule that is shared is split, and the members of a group are
-written out. The change is shown and asked for as with lend policy allow. It is
-refused, with what to do instead, where a rule is for whoever an issuer names.
+written out. Tests that want the peer to be allowed what goes go as well. The
+change is shown and asked for as with lend policy allow. It is refused, with
+what to do instead, where a rule is for whoever an issuer names, or another test
+fails.
 Operations of that peer that no longer pass end as soon as the running gateway
 has taken the file up. Exit status 1: nothing was written.`,
 		Example: "  lend policy deny --to laptop github issue.comment\n  lend policy deny --to laptop github --yes",
@@ -228,7 +231,7 @@ func (a *app) finishEdit(ctx context.Context, text policyText, f editFlags, r ed
 	}
 	report.Diff = string(diff.Diff(text.file, text.data, text.file+" (new)", r.Text))
 	if !a.json {
-		if err := a.printEdit(report); err != nil {
+		if err := a.printEdit(report, f.long); err != nil {
 			return err
 		}
 	}
@@ -245,13 +248,13 @@ func (a *app) finishEdit(ctx context.Context, text policyText, f editFlags, r ed
 	return a.show(report, func() error { return nil })
 }
 
-func (a *app) printEdit(r editReport) error {
+func (a *app) printEdit(r editReport, long bool) error {
 	_, shown, _ := strings.Cut(r.Diff, "\n") // without the line "diff FILE FILE"
 	if err := a.say("%s", strings.TrimRight(shown, "\n")); err != nil {
 		return err
 	}
 	for _, c := range r.Changes {
-		if err := a.say("%s %s", effectMark(c.Effect), c.Text); err != nil {
+		if err := a.say("%s %s", effectMark(c.Effect), changeText(c, long)); err != nil {
 			return err
 		}
 	}

@@ -24,13 +24,15 @@ type whoReport struct {
 func (a *app) policyWhoCommand() *cobra.Command {
 	var file, version string
 	var params []string
+	var long bool
 	c := &cobra.Command{
 		Use:   "who-can KEY/COMMAND",
 		Short: "say who may run a command, by which rule and under whose leases",
 		Long: `List each peer that may run a command now, the rule that lets it with its place
 in the file, the issuers under whose leases it may, and what the rule narrows.
 With --param, only rules that accept these values count. "Whoever ISSUER names"
-are peers that the file may not know. Exit status 1: nobody may.`,
+are peers that the file may not know. Long lists and patterns are cut as by lend
+policy check, unless --long is said. Exit status 1: nobody may.`,
 		Example: `  lend policy who-can github/issue.comment
   lend policy who-can github/issue.list --param repo=acme/site --json`,
 		Args: cobra.ExactArgs(1),
@@ -52,17 +54,18 @@ are peers that the file may not know. Exit status 1: nobody may.`,
 			if err != nil {
 				return err
 			}
-			return a.whoCan(path, args[0], q)
+			return a.whoCan(path, args[0], q, long)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&version, "version", "", "only this version of the Connector")
 	f.StringArrayVar(&params, "param", nil, "NAME=VALUE that the caller would say; may be repeated")
 	f.StringVar(&file, "policy", "", "another policy file than this machine's")
+	bindLong(c, &long)
 	return c
 }
 
-func (a *app) whoCan(file, target string, q review.Question) error {
+func (a *app) whoCan(file, target string, q review.Question, long bool) error {
 	p, err := loadPolicy(file)
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func (a *app) whoCan(file, target string, q review.Question) error {
 	}
 	r := whoReport{jsonSchema, q.Connector, q.Command, p.WhoCan(q, contracts)}
 	if len(r.Holders) > 0 {
-		return a.show(r, func() error { return a.printHolders(r) })
+		return a.show(r, func() error { return a.printHolders(r, long) })
 	}
 	r.Holders = []review.Holder{}
 	if err := a.show(r, func() error { return nil }); err != nil {
@@ -87,16 +90,19 @@ func (a *app) whoCan(file, target string, q review.Question) error {
 	return &statusError{1}
 }
 
-func (a *app) printHolders(r whoReport) error {
+func (a *app) printHolders(r whoReport, long bool) error {
 	for _, h := range r.Holders {
-		where := "version " + review.Enumerate(h.Versions)
+		where, what := "version "+saidOf(review.Listed(h.Versions), long), h.Brief
+		if long {
+			what = h.What
+		}
 		if !h.Connection.IsZero() {
 			where += ", connection " + h.Connection.String()
 		}
 		if !h.Workspace.IsZero() {
 			where += ", in the workspace " + h.Workspace.String()
 		}
-		if err := a.say("%s: %s, under leases of %s, by rule %s (%s): %s.", h.Position, h.Peer, review.Enumerate(h.Issuers), name.Quote(h.Rule), where, h.What); err != nil {
+		if err := a.say("%s: %s, under leases of %s, by rule %s (%s): %s.", h.Position, h.Peer, saidOf(review.Listed(h.Issuers), long), name.Quote(h.Rule), where, what); err != nil {
 			return err
 		}
 	}

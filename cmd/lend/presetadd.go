@@ -54,6 +54,7 @@ was written.`,
 	fl.StringVar(&e.file, "policy", "", "another policy file than this machine's")
 	fl.BoolVar(&e.yes, "yes", false, "do not ask")
 	fl.BoolVar(&e.dry, "dry-run", false, "show what would change, and write nothing")
+	bindLong(c, &e.long)
 	return c
 }
 

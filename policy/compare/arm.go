@@ -25,7 +25,7 @@ type arm struct {
 	at      strict.Position // of the command in the rule
 	command argv.Command    // without parameters that accept nothing
 	limits  file.Limits     // as if the gateway had none of its own
-	what    string          // as review.Access says it
+	what    string          // as review.Access says it: Prose
 	// words is the rule's text for a command whose contract is not known; all that
 	// can be said of two of them is whether they are the same.
 	words string
@@ -79,7 +79,7 @@ func newSide(f *file.File, source review.Contracts) *side {
 func (s *side) arm(r *file.Rule, g *file.Grant, v name.Version) *arm {
 	a := &arm{
 		at:   s.Doc.Position(g.Key),
-		what: review.Bounds(s.File, r, g, v, s.source),
+		what: string(review.Bounds(s.File, r, g, v, s.source)),
 		cell: cell{surface.Target{Connector: r.Connector, Version: v, Command: g.Name}, r.Connection, r.Workspace},
 	}
 	contract, err := s.contract(r, v)

@@ -29,6 +29,9 @@ func Policies(before, after *policy.Policy, source policy.Contracts) Report {
 		c.compareUnder(id)
 	}
 	out := slices.Clone(c.general)
+	for i := range out {
+		out[i].Brief = cmp.Or(out[i].Brief, out[i].Text)
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.found)) {
 		out = append(out, c.sentence(c.found[key]))
 	}
@@ -156,10 +159,11 @@ func (c *comparison) sentence(change *Change) Change {
 		subject = "W" + strings.TrimPrefix(subject, "w")
 	}
 	if len(out.Issuers) < len(c.issuers()) && !out.PeerID.IsZero() {
-		subject += ", under leases of " + review.Enumerate(out.Issuers) + ","
+		subject += ", under leases of " + string(review.Listed(out.Issuers)) + ","
 	}
-	out.Text = fmt.Sprintf("%s %s %s %s (version %s%s)%s", subject, parts[0], out.Connector, out.Command,
-		review.Enumerate(out.Versions), parts[1], parts[2])
+	text := review.Prose(fmt.Sprintf("%s %s %s %s (version %s%s)%s", subject, parts[0], out.Connector, out.Command,
+		string(review.Listed(out.Versions)), parts[1], parts[2]))
+	out.Text, out.Brief = text.Long(), text.Brief()
 	return out
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 func (c *comparison) note(effect Effect, at strict.Position, format string, args ...any) {
-	c.general = append(c.general, Change{Effect: effect, Position: at, Text: fmt.Sprintf(format, args...)})
+	text := review.Prose(fmt.Sprintf(format, args...))
+	c.general = append(c.general, Change{Effect: effect, Position: at, Text: text.Long(), Brief: text.Brief()})
 }
 
 // compareIssuers says who is trusted to sign, and how far.
@@ -68,10 +69,10 @@ func (c *comparison) compareIssuer(label string, was, is *file.Issuer) {
 			return out
 		}
 		if list := more(is, was); len(list) > 0 {
-			c.note(Wider, is.Position, "%s may also name %s.", label, review.Enumerate(list))
+			c.note(Wider, is.Position, "%s may also name %s.", label, string(review.Listed(list)))
 		}
 		if list := more(was, is); len(list) > 0 {
-			c.note(Narrower, is.Position, "%s may no longer name %s.", label, review.Enumerate(list))
+			c.note(Narrower, is.Position, "%s may no longer name %s.", label, string(review.Listed(list)))
 		}
 	}
 	c.compareGrantable(label, was, is)
@@ -109,17 +110,17 @@ func (c *comparison) compareGrantable(label string, was, is *file.Issuer) {
 		c.note(Wider, is.Position, "%s may grant any Connector.", label)
 		return
 	case was.AnyConnector && !is.AnyConnector:
-		c.note(Narrower, is.Position, "%s may grant %s alone.", label, review.Enumerate(text(is)))
+		c.note(Narrower, is.Position, "%s may grant %s alone.", label, string(review.Listed(text(is))))
 		return
 	}
 	without := func(a, b []string) []string {
 		return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 	}
 	if more := without(text(is), text(was)); len(more) > 0 {
-		c.note(Wider, is.Position, "%s may also grant %s.", label, review.Enumerate(more))
+		c.note(Wider, is.Position, "%s may also grant %s.", label, string(review.Listed(more)))
 	}
 	if less := without(text(was), text(is)); len(less) > 0 {
-		c.note(Narrower, is.Position, "%s may no longer grant %s.", label, review.Enumerate(less))
+		c.note(Narrower, is.Position, "%s may no longer grant %s.", label, string(review.Listed(less)))
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 type Change struct {
 	Effect Effect `json:"effect"`
 	Text   string `json:"text"` // a sentence
+	Brief  string `json:"-"`    // the same for people: long lists and patterns are cut
 	// Position is in the new file, but for what ends, which was in the old one.
 	Position strict.Position `json:"position"`
 	// Peer is a name of one of the files, or "whoever ISSUER names".

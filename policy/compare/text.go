@@ -20,7 +20,7 @@ func (e excess) text(effect Effect) string {
 	if effect == Narrower {
 		now, was = e.other, e.mine
 	}
-	instead := now + " instead of " + was
+	instead := string(insteadOf(now, was))
 	ends, p := effect == Narrower, e.parameter.String()
 	switch e.aspect {
 	case aspectWords:
@@ -53,6 +53,15 @@ func (e excess) text(effect Effect) string {
 	return p + " " + instead
 }
 
+// insteadOf says both, and where people would see the same twice, that it is not.
+func insteadOf(now, was string) review.Prose {
+	both := review.Prose(now + " instead of " + was)
+	if brief := review.Prose(now).Brief(); brief == review.Prose(was).Brief() {
+		return review.Alternative(both, review.Prose(brief+", not the same as before (--long says both)"))
+	}
+	return both
+}
+
 // limited writes a limit; sizes and counts are "at most".
 func limited(s string) string {
 	if strings.HasPrefix(s, "what ") || strings.HasPrefix(s, "keep ") || s == "kill" {
@@ -62,15 +71,11 @@ func limited(s string) string {
 }
 
 func list(values []string) string {
-	var shown []string
-	for _, v := range values[:min(len(values), maxShown)] {
-		shown = append(shown, name.Quote(v))
+	long := string(review.Quoted(values[:min(len(values), maxShown)]).Long())
+	if more := len(values) - maxShown; more > 0 {
+		long += fmt.Sprintf(" and %d more", more)
 	}
-	text := strings.Join(shown, ", ")
-	if more := len(values) - len(shown); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return string(review.Alternative(review.Prose(long), review.Quoted(values)))
 }
 
 func count(v int64) string { return strconv.FormatInt(v, 10) }
@@ -95,7 +100,7 @@ func tailText(r *argv.Rest) string {
 	if r == nil {
 		return "none"
 	}
-	return fmt.Sprintf("up to %d that match %s", r.MaxItems, name.Quote(r.Pattern))
+	return fmt.Sprintf("up to %d that ", r.MaxItems) + string(review.Pattern("match", r.Pattern))
 }
 
 func positionsText(c argv.Command) string {
@@ -108,7 +113,7 @@ func positionsText(c argv.Command) string {
 // valuesText says what a parameter accepts, with the least length, which sentences of
 // a review leave out.
 func valuesText(q argv.Parameter, limits file.Limits) string {
-	text, least := review.Values(q, limits), 0
+	text, least := string(review.Values(q, limits)), 0
 	for i, s := range q.Schemas {
 		if s.MinLength == nil {
 			continue

@@ -36,7 +36,7 @@ type excess struct {
 	parameter name.Parameter
 	what      string   // the name of a limit
 	values    []string // of aspectValues
-	mine      string   // what the one side says
+	mine      string   // what the one side says: Prose
 	other     string   // what the other says
 	// unknown: the other side may accept it all the same.
 	unknown bool
@@ -68,7 +68,7 @@ func excesses(n, o *arm) (out []excess) {
 	for _, q := range n.command.Parameters {
 		at := slices.IndexFunc(o.command.Parameters, func(p argv.Parameter) bool { return p.Name == q.Name })
 		if at < 0 {
-			add(excess{aspect: aspectPresent, parameter: q.Name, mine: review.Values(q, n.limits)})
+			add(excess{aspect: aspectPresent, parameter: q.Name, mine: string(review.Values(q, n.limits))})
 			continue
 		}
 		out = append(out, parameterExcesses(n, q, o, o.command.Parameters[at])...)

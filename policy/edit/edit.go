@@ -111,7 +111,7 @@ func (w *work) finish() (Result, error) {
 func only(changes compare.Report, asked func(compare.Change) bool) error {
 	for _, c := range changes {
 		if !asked(c) {
-			return refuse("change it by hand", "the edit would change more than what was asked: %s", c.Text)
+			return refuse("change it by hand", "the edit would change more than what was asked: %s", c.Brief)
 		}
 	}
 	return nil

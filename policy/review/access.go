@@ -17,7 +17,17 @@ import (
 // It is what an owner reviews. Commands whose contract the source does not have are
 // said to be so.
 func Access(f *file.File, source Contracts) []string {
-	var out []string
+	sentences := Sentences(f, source)
+	out := make([]string, 0, len(sentences))
+	for _, s := range sentences {
+		out = append(out, s.Long())
+	}
+	return out
+}
+
+// Sentences are those of Access in both forms.
+func Sentences(f *file.File, source Contracts) []Prose {
+	var out []Prose
 	active := map[string]bool{}
 	for _, r := range f.Rules {
 		subjects := subjects(f, r)
@@ -27,25 +37,25 @@ func Access(f *file.File, source Contracts) []string {
 		for _, g := range r.Commands {
 			for _, what := range describe(f, r, g, source) {
 				for _, s := range subjects {
-					out = append(out, s.name+s.under+" may run "+what)
+					out = append(out, Prose(s.name+s.under+" may run "+what))
 				}
 			}
 		}
 	}
 	for label, id := range f.Peers {
 		if n := label.String(); !active[n] && f.NameOf(id) == n {
-			out = append(out, n+" may connect and run nothing.")
+			out = append(out, Prose(n+" may connect and run nothing."))
 		}
 	}
 	for _, i := range f.Issuers {
 		if i.MaxDepth > 0 {
-			out = append(out, fmt.Sprintf("Leases of %s may be passed on %s, to peers that %s may name.", i.Name, [...]string{"once", "twice"}[i.MaxDepth-1], i.Name))
+			out = append(out, Prose(fmt.Sprintf("Leases of %s may be passed on %s, to peers that %s may name.", i.Name, [...]string{"once", "twice"}[i.MaxDepth-1], i.Name)))
 		}
 		if !slices.ContainsFunc(f.Rules, func(r *file.Rule) bool { return len(subjectsUnder(f, r, i)) > 0 }) {
-			out = append(out, "Leases of "+i.Name.String()+" allow nothing.")
+			out = append(out, Prose("Leases of "+i.Name.String()+" allow nothing."))
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b Prose) int { return strings.Compare(a.Long(), b.Long()) })
 	return slices.Compact(out)
 }
 
@@ -64,7 +74,7 @@ func subjects(f *file.File, r *file.Rule) []subject {
 	for n, issuers := range under {
 		s := subject{name: n}
 		if len(issuers) < len(f.Issuers) {
-			s.under = ", under leases of " + Enumerate(issuers) + ","
+			s.under = ", under leases of " + string(Listed(issuers)) + ","
 		}
 		out = append(out, s)
 	}
@@ -99,14 +109,14 @@ func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []str
 	var texts []string
 	versions := map[string][]string{}
 	for _, v := range r.Versions {
-		text := Bounds(f, r, g, v, source)
+		text := string(Bounds(f, r, g, v, source))
 		if versions[text] == nil {
 			texts = append(texts, text)
 		}
 		versions[text] = append(versions[text], v.String())
 	}
 	for i, text := range texts {
-		where := "version " + Enumerate(versions[text])
+		where := "version " + string(Listed(versions[text]))
 		if !r.Connection.IsZero() {
 			where += ", connection " + r.Connection.String()
 		}
@@ -123,7 +133,7 @@ func describe(f *file.File, r *file.Rule, g *file.Grant, source Contracts) []str
 
 // Bounds says what a command of a rule accepts in one version, and within which
 // limits, as Access does.
-func Bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Contracts) string {
+func Bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Contracts) Prose {
 	if source == nil {
 		return "as its Connector declares"
 	}
@@ -137,7 +147,7 @@ func Bounds(f *file.File, r *file.Rule, g *file.Grant, v name.Version, source Co
 	}
 	limits := f.Operation(contract, c, r.Limits)
 	parts := append(parameters(c, limits), outputs(limits), "at most "+file.ShowDuration(limits.Run))
-	return strings.Join(parts, "; ")
+	return Prose(strings.Join(parts, "; "))
 }
 
 func outputs(l file.Limits) string {
@@ -151,7 +161,7 @@ func outputs(l file.Limits) string {
 func parameters(c argv.Command, limits file.Limits) []string {
 	var must, may []string
 	for _, q := range c.Parameters {
-		text := q.Name.String() + " " + Values(q, limits)
+		text := q.Name.String() + " " + string(Values(q, limits))
 		if q.Required {
 			must = append(must, text)
 			continue
@@ -160,7 +170,7 @@ func parameters(c argv.Command, limits file.Limits) []string {
 	}
 	out := append(must, may...)
 	if c.Rest != nil {
-		out = append(out, fmt.Sprintf("up to %d further arguments that match %s", c.Rest.MaxItems, name.Quote(c.Rest.Pattern)))
+		out = append(out, fmt.Sprintf("up to %d further arguments that ", c.Rest.MaxItems)+string(Pattern("match", c.Rest.Pattern)))
 	}
 	if len(out) == 0 {
 		out = []string{"without arguments"}
@@ -169,9 +179,9 @@ func parameters(c argv.Command, limits file.Limits) []string {
 }
 
 // Values says what a parameter accepts, as Access does.
-func Values(q argv.Parameter, limits file.Limits) string {
+func Values(q argv.Parameter, limits file.Limits) Prose {
 	if q.Stdin != nil {
-		return "on standard input, up to " + file.ShowSize(limits.Stdin)
+		return Prose("on standard input, up to " + file.ShowSize(limits.Stdin))
 	}
 	text := schemaText(merged(q.Schemas))
 	if text == "" {
@@ -180,7 +190,7 @@ func Values(q argv.Parameter, limits file.Limits) string {
 	if q.List != nil {
 		text = fmt.Sprintf("up to %d times %s", q.List.MaxItems, text)
 	}
-	return text
+	return Prose(text)
 }
 
 // merged returns one schema that says what several say together, for showing.
@@ -228,15 +238,11 @@ func schemaText(s argv.Schema) string {
 	case len(s.Enum) == 1:
 		return name.Quote(s.Enum[0])
 	case s.Enum != nil:
-		quoted := make([]string, 0, len(s.Enum))
-		for _, v := range s.Enum {
-			quoted = append(quoted, name.Quote(v))
-		}
-		return "one of " + strings.Join(quoted, ", ")
+		return "one of " + string(Quoted(s.Enum))
 	case s.Kind == argv.KindPath:
 		parts = append(parts, "a path in the workspace")
 	case s.Pattern != "":
-		parts = append(parts, "matching "+name.Quote(s.Pattern))
+		parts = append(parts, string(Pattern("matching", s.Pattern)))
 	case s.FreeText:
 		parts = append(parts, "any text")
 	}

@@ -37,6 +37,7 @@ type Holder struct {
 	Connection name.ConnectionID `json:"connection,omitzero"`
 	Workspace  name.Label        `json:"workspace,omitzero"`
 	What       string            `json:"what"` // narrowing and limits, as Access says them
+	Brief      string            `json:"-"`    // What for people
 	Rule       string            `json:"rule"`
 	Position   strict.Position   `json:"position"` // of the rule
 }
@@ -66,8 +67,8 @@ func WhoCan(f *file.File, source Contracts, q Question) []Holder {
 // holders are the answers that one command of a rule gives: one for each peer and
 // each text that holds for some of the versions.
 func holders(f *file.File, r *file.Rule, g *file.Grant, source Contracts, q Question) (out []Holder) {
-	var texts []string
-	versions := map[string][]string{}
+	var texts []Prose
+	versions := map[Prose][]string{}
 	for _, v := range r.Versions {
 		if !q.Version.IsZero() && v != q.Version || !takes(f, r, g, v, source, q.Values) {
 			continue
@@ -94,7 +95,7 @@ func holders(f *file.File, r *file.Rule, g *file.Grant, source Contracts, q Ques
 		for n, issuers := range under {
 			out = append(out, Holder{
 				Peer: strings.Replace(n, "Whoever ", "whoever ", 1), PeerID: ids[n], Issuers: issuers, Versions: versions[text],
-				Connection: r.Connection, Workspace: r.Workspace, What: text, Rule: r.Name, Position: r.Position,
+				Connection: r.Connection, Workspace: r.Workspace, What: text.Long(), Brief: text.Brief(), Rule: r.Name, Position: r.Position,
 			})
 		}
 	}
