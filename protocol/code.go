@@ -145,6 +145,16 @@ var codes = []codeInfo{
 	{CodeInternal, "INTERNAL", "gateway", false, exitRefused, exitStopped, "the gateway failed"},
 }
 
+// Codes returns all codes that there are, in the order of the table. The caller owns
+// the slice.
+func Codes() []Code {
+	out := make([]Code, len(codes))
+	for i := range codes {
+		out[i] = codes[i].code
+	}
+	return out
+}
+
 // info returns the row of c; a code that is not known is final, and refused or
 // stopped. spec: CODE-1
 func (c Code) info() codeInfo {

@@ -33,6 +33,16 @@ func TestCodeTable(t *testing.T) {
 }
 
 // spec: CODE-1
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	all := Codes()
+	require.Len(t, all, len(codes))
+	require.Equal(t, CodeOK, all[0])
+	require.Contains(t, all, CodeInternal)
+	all[0] = CodeBusy
+	require.Equal(t, CodeOK, Codes()[0], "the table stays")
+}
+
 func TestUnknownCodes(t *testing.T) {
 	c := Code(9999)
 	require.Equal(t, "CODE_9999", c.String())

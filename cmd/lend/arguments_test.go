@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lendcli/lend/gateway/audit"
+	"github.com/lendcli/lend/protocol"
 )
 
 // Each command takes as many arguments as its usage line has, and says in our words
@@ -68,5 +68,6 @@ func TestCodeHint(t *testing.T) {
 	require.Equal(t, "--code POLICY_DENIED", codeHint("policy-denied"))
 	require.Equal(t, "--code LEASE_REVOKED", codeHint("LEASE_REVOKE"))
 	require.Contains(t, codeHint("FOO"), "--code OK, DENIED, ")
-	require.Len(t, audit.Codes(), strings.Count(codeHint("FOO"), ",")+1)
+	require.Equal(t, len(protocol.Codes()), strings.Count(codeHint("FOO"), ",")+1)
+	require.Contains(t, codeHint("FOO"), ", INTERNAL")
 }

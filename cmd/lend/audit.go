@@ -19,6 +19,7 @@ import (
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/policy/strict"
+	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -83,10 +84,8 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 			return nil, usagef(flag+" 36h", "%s: %w", flag, err)
 		}
 	}
-	if f.filter.Code != "" {
-		if c.Filter.Code, err = audit.ParseCode(f.filter.Code); err != nil {
-			return nil, usagef(codeHint(f.filter.Code), "--code: %w", err)
-		}
+	if code := f.filter.Code; code != "" && !slices.Contains(codeNames(), code) {
+		return nil, usagef(codeHint(code), "--code: there is no code %s", name.Quote(code))
 	}
 	for _, k := range f.kinds {
 		kind, err := audit.ParseKind(k)
@@ -98,15 +97,22 @@ func (a *app) view(f auditFlags) (*audit.View, error) {
 	return audit.New(c), nil
 }
 
+func codeNames() (out []string) {
+	for _, c := range protocol.Codes() {
+		out = append(out, c.String())
+	}
+	return out
+}
+
 // codeHint names the code that was meant, or some of those that there are.
 func codeHint(s string) string {
-	if upper := strings.ToUpper(s); slices.Contains(audit.Codes(), upper) {
+	if upper := strings.ToUpper(s); slices.Contains(codeNames(), upper) {
 		return "--code " + upper
 	}
-	if meant := strict.Suggest(strings.ToUpper(s), audit.Codes()); meant != "" {
+	if meant := strict.Suggest(strings.ToUpper(s), codeNames()); meant != "" {
 		return "--code " + meant
 	}
-	return "--code " + strings.Join(audit.Codes(), ", ")
+	return "--code " + strings.Join(codeNames(), ", ")
 }
 
 // knownPeer tells whether s is nothing, a peer ID, or the policy's name of one.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -31,31 +30,6 @@ func ParseKind(s string) (Kind, error) {
 		return "", fmt.Errorf("there is no kind %s", name.Quote(s))
 	}
 	return Kind(s), nil
-}
-
-// Codes are the codes that an end or a refusal has, in the order of their numbers.
-func Codes() []string {
-	var out []string
-	for c := range lastCode + 1 {
-		if s := c.String(); !strings.HasPrefix(s, unknownCode) {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// unknownCode is what the name of a code that is none begins with.
-const (
-	unknownCode = "CODE_"
-	lastCode    = protocol.Code(999)
-)
-
-// ParseCode reads the name of a code.
-func ParseCode(s string) (string, error) {
-	if !slices.Contains(Codes(), s) {
-		return "", fmt.Errorf("there is no code %s", name.Quote(s))
-	}
-	return s, nil
 }
 
 // ParseTime reads a time as RFC 3339 has it, a day, or how long ago it is ("90m",

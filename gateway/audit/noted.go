@@ -45,7 +45,7 @@ func (n Noted) Encode() ([]byte, error) {
 	n.Arguments = nil
 	for i, a := range arguments {
 		if a = recorded(a); !take(a) {
-			n.Arguments = append(n.Arguments, fmt.Sprintf("... (%d arguments more)", len(arguments)-i))
+			n.Arguments = append(n.Arguments, "... ("+counted(uint64(len(arguments)-i), "argument")+" more)")
 			break
 		}
 		n.Arguments = append(n.Arguments, a)
@@ -75,7 +75,7 @@ func (n Noted) Encode() ([]byte, error) {
 func recorded(s string) string {
 	more := ""
 	if len(s) > maxText {
-		more = fmt.Sprintf("... (%d bytes more)", len(s)-maxText)
+		more = "... (" + counted(uint64(len(s)-maxText), "byte") + " more)"
 		s = s[:maxText]
 	}
 	if strings.HasPrefix(s, `"`) {

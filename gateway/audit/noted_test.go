@@ -37,6 +37,8 @@ func TestNoted(t *testing.T) {
 	n = Noted{}
 	require.NoError(t, json.Unmarshal(b, &n))
 	require.Regexp(t, `^\.\.\. \(2\d\d arguments more\)$`, n.Arguments[len(n.Arguments)-1])
+	require.Equal(t, "1 byte", counted(1, "byte"))
+	require.Equal(t, "0 bytes", counted(0, "byte"))
 	require.Len(t, worst[0], 2000, "what was given is not changed")
 	_, err = Noted{Purpose: strings.Repeat("x", ledger.MaxAudit)}.Encode()
 	require.Error(t, err)

@@ -261,16 +261,16 @@ func (r *Record) endSummary() string {
 		s = r.Signal
 	}
 	if r.DurationMS != nil && r.Stdout != nil && r.State == record.StateEnded.String() {
-		s += ", " + (time.Duration(*r.DurationMS) * time.Millisecond).String() + ", " + bytesOut(*r.Stdout+*r.Stderr)
+		s += ", " + (time.Duration(*r.DurationMS) * time.Millisecond).String() + ", " + counted(*r.Stdout+*r.Stderr, "byte") + " out"
 	}
 	return withDetail(s, r.Detail)
 }
 
-func bytesOut(n uint64) string {
+func counted(n uint64, noun string) string {
 	if n == 1 {
-		return "1 byte out"
+		return "1 " + noun
 	}
-	return strconv.FormatUint(n, 10) + " bytes out"
+	return strconv.FormatUint(n, 10) + " " + noun + "s"
 }
 
 func withDetail(s, detail string) string {

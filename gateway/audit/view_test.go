@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/gateway/ledger"
-	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -175,14 +174,6 @@ func TestFilter(t *testing.T) {
 	_, err = ParseKind("starts")
 	require.Error(t, err)
 	require.Equal(t, KindStart, must(ParseKind("start")))
-	for _, none := range []string{"", "FOO", "ok", "CODE_1", "CODE_999"} {
-		_, err = ParseCode(none)
-		require.ErrorContains(t, err, "there is no code", none)
-	}
-	require.Equal(t, "POLICY_DENIED", must(ParseCode(protocol.CodePolicyDenied.String())))
-	for _, c := range []protocol.Code{protocol.CodeOK, protocol.CodeOutcomeUnknown, protocol.CodeInternal} {
-		require.Contains(t, Codes(), c.String())
-	}
 }
 
 // Over several segments: the newest page reads no more of them than it needs, and an

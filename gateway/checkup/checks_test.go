@@ -16,6 +16,7 @@ import (
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/lease/revocation"
 	look "github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol/name"
@@ -205,6 +206,9 @@ func TestRevocationsAndLockdown(t *testing.T) {
 	require.NoError(t, revocations.Open(m.Revocations, m.Lockdown).Lock(m.now, "stolen"))
 	m.want("lockdown", look.Warn, "everything is denied", "lend unlock")
 	m.want("revocations", look.Pass, "0 are kept", "")
+	_, err := revocations.Open(m.Revocations, m.Lockdown).Add(m.now, revocation.Entry{Lease: lease.ID{1}}.Kept(m.now))
+	require.NoError(t, err)
+	m.want("revocations", look.Pass, "1 is kept", "")
 	require.NoError(t, os.Remove(m.Lockdown))
 	require.NoError(t, os.WriteFile(m.Revocations, []byte("not one"), 0o600))
 	m.want("revocations", look.Fail, "", "lend unlock --accept-loss")

@@ -117,7 +117,11 @@ func (k *checks) revocations(context.Context) look.Row {
 	if err := s.Locked(); err != nil && !errors.As(err, &down) {
 		return failed(err, "restore the file and lend unlock, or lend unlock --accept-loss")
 	}
-	return look.Row{Status: look.Pass, Detail: fmt.Sprintf("%d are kept", len(s.Entries()))}
+	kept := "1 is kept"
+	if n := len(s.Entries()); n != 1 {
+		kept = fmt.Sprintf("%d are kept", n)
+	}
+	return look.Row{Status: look.Pass, Detail: kept}
 }
 
 func (k *checks) lockdown(context.Context) look.Row {

@@ -498,6 +498,11 @@ func TestRestoreWhatWasNotWritten(t *testing.T) {
 	_, err = s.Renew(testTime)
 	require.Error(t, err)
 	require.True(t, s.Revoked(leaseOf(1)))
+	require.NoError(t, os.WriteFile(file, must(must(revocation.New(entryOf(1))).Marshal()), 0o600))
+	require.True(t, s.Restore(), "a loss that was not accepted, in the end, asks for nothing")
+	require.False(t, s.Revoked(leaseOf(5)))
+	require.NoError(t, os.Remove(file))
+	s.Refresh()
 	s.replace = works
 	require.True(t, must(s.Renew(testTime)))
 	require.True(t, s.Revoked(leaseOf(1)))
