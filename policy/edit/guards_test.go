@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,28 @@ func TestBrokenEdit(t *testing.T) {
 	r, err := w.finish()
 	require.ErrorContains(t, err, "could not be read")
 	require.Zero(t, r)
+}
+
+// A file that would grow beyond what a gateway reads is not written, and said to be so.
+func TestDenyGrowsTooLarge(t *testing.T) {
+	note := "    # " + strings.Repeat("x", 600<<10) + "\n"
+	r, err := run("deny to=maria alpha get", []byte(small+"  - name: a\n"+note+"    to: [maria, agent]\n    connector: alpha\n    version: \"1\"\n    commands: {get: {}, list: {}}\n"))
+	require.ErrorContains(t, err, "more than the 1 MiB that a file may have")
+	require.Zero(t, r)
+}
+
+// A rule that came out otherwise than it was, and was not to be touched, is seen.
+func TestCutIsSound(t *testing.T) {
+	w, err := begin("p", []byte(small+"  - {name: a, to: [maria, agent], connector: alpha, version: \"1\", commands: {get: {}, list: {}}}\n  - {name: b, to: [agent], connector: alpha, version: \"1\", commands: {get: {}}}\n"), source{})
+	require.NoError(t, err)
+	s, err := w.sheet()
+	require.NoError(t, err)
+	d := Removal{Peer: must(name.ParseLabel("maria")), Connector: must(name.ParseConnectorKey("alpha")), Commands: []name.Command{must(name.ParseCommand("get"))}}
+	c, err := cut(s.Source, w.before.Content(), must(name.ParsePeerID(ids["maria"])), d, 2)
+	require.NoError(t, err)
+	require.True(t, c.sound("p"))
+	c.replace(c.Span(s.Root.Get("allow").Values[1].Get("version")), `"2"`)
+	require.False(t, c.sound("p"))
 }
 
 func FuzzDeny(f *testing.F) {

@@ -34,11 +34,10 @@ func (w *work) dropTests(c *cutting) {
 		return // finish says it
 	}
 	var codeless []string
-	requests := after.TestRequests()
 	for at, result := range after.RunTests(w.source) {
 		i := kept[at]
 		t := c.f.Tests[i]
-		if result.Passed || t.Allow || t.Code == "" || !about(i, t) || after.Decide(requests[at], w.source).Allowed {
+		if result.Passed || t.Allow || t.Code == "" || !about(i, t) {
 			continue
 		}
 		n := c.Root.Get("tests").Values[i]

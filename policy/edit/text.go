@@ -19,11 +19,10 @@ type change struct {
 	text string
 }
 
-// apply makes changes, which do not overlap.
+// apply makes changes, which do not overlap; an insertion where another begins was
+// made first.
 func apply(text string, changes []change) string {
-	slices.SortStableFunc(changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) // insertions before what is replaced
-	})
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.From, b.From) })
 	var b strings.Builder
 	at := 0
 	for _, c := range changes {
