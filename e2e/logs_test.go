@@ -43,7 +43,6 @@ var logValues = map[string]string{
 	"localhost/install.rec.Version":       "a version of a checked manifest",
 	"localhost/install.rec.ReleaseDigest": "hexadecimal",
 	"localhost.string(r.State)":           "a constant",
-	"cmd/lend.string(r.State)":            "a constant",
 	"gateway.string(s.Protocol())":        "one of the three protocols that are handled",
 }
 
