@@ -16,6 +16,7 @@ import (
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/policy/compare"
 	"github.com/lendcli/lend/policy/edit"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -205,7 +206,7 @@ type editReport struct {
 	File          string           `json:"file"`
 	Diff          string           `json:"diff"`
 	Changes       compare.Report   `json:"changes"`
-	Notes         []string         `json:"notes,omitempty"`
+	Notes         []review.Prose   `json:"notes,omitempty"`
 	Warnings      []policy.Finding `json:"warnings,omitempty"`
 	Written       bool             `json:"written"`
 	// Gateway is what a running gateway made of it: "taken up", "refused", "not yet";
@@ -259,7 +260,7 @@ func (a *app) printEdit(r editReport, long bool) error {
 		}
 	}
 	for _, n := range r.Notes {
-		a.note("lend: %s", n)
+		a.note("lend: %s", saidOf(n, long))
 	}
 	for _, w := range r.Warnings {
 		a.note("%s: %s: %s", w.Position, w.Level, w.Message)

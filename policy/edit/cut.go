@@ -8,6 +8,7 @@ import (
 
 	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/policy/layout"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/policy/strict"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -23,7 +24,7 @@ type cutting struct {
 	titles map[string]bool // of rules
 	fresh  []string        // titles of the rules as they will be, in their order
 	same   map[string]*strict.Node
-	notes  []string
+	notes  []review.Prose
 }
 
 // takeAway changes every rule that gives the peer something of it, and the tests that
@@ -111,7 +112,7 @@ func (c *cutting) sound(filename string) bool {
 }
 
 func (c *cutting) note(format string, r *file.Rule, more ...any) {
-	c.notes = append(c.notes, fmt.Sprintf(format, append([]any{name.Quote(r.Name)}, more...)...))
+	c.notes = append(c.notes, review.Prose(fmt.Sprintf(format, append([]any{name.Quote(r.Name)}, more...)...)))
 }
 
 // drop takes items of a list of the document away; a list that is empty then is

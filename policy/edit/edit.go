@@ -9,6 +9,7 @@ import (
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/policy/compare"
 	"github.com/lendcli/lend/policy/layout"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/policy/strict"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -33,7 +34,7 @@ type Result struct {
 	Text    []byte
 	Policy  *policy.Policy // of Text
 	Changes compare.Report // against what it was
-	Notes   []string       // what the owner may not expect, in sentences
+	Notes   []review.Prose // what the owner may not expect, in sentences
 	// Warnings are those of lint that the file did not have.
 	Warnings []policy.Finding
 }
@@ -45,7 +46,7 @@ type work struct {
 	text     string
 	dos      bool
 	source   policy.Contracts
-	notes    []string
+	notes    []review.Prose
 }
 
 func begin(filename string, data []byte, source policy.Contracts) (*work, error) {

@@ -2,10 +2,10 @@ package edit
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/policy/review"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -26,7 +26,7 @@ func (w *work) dropTests(c *cutting) {
 			continue
 		}
 		gone[i] = true
-		c.notes = append(c.notes, fmt.Sprintf("The test %s (%s) goes: it wants what is denied.", name.Quote(t.Name), t.Position))
+		c.notes = append(c.notes, review.Prose(fmt.Sprintf("The test %s (%s) goes: it wants what is denied.", name.Quote(t.Name), t.Position)))
 	}
 	c.drop("tests", gone)
 	after, err := policy.Parse(w.filename, []byte(c.done()))
@@ -45,11 +45,6 @@ func (w *work) dropTests(c *cutting) {
 		codeless = append(codeless, fmt.Sprintf("%s (%s)", name.Quote(t.Name), t.Position))
 	}
 	if len(codeless) > 0 {
-		const most, first = 6, 3
-		text := strings.Join(codeless, ", ")
-		if len(codeless) > most {
-			text = fmt.Sprintf("%s, … (%d in all)", strings.Join(codeless[:first], ", "), len(codeless))
-		}
-		c.notes = append(c.notes, "What these tests want denied is denied for another reason now, so they lose their code: "+text+".")
+		c.notes = append(c.notes, "What these tests want denied is denied for another reason now, so they lose their code: "+review.Listed(codeless)+".")
 	}
 }
