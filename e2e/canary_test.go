@@ -188,7 +188,6 @@ type home struct{ canary, place, why string }
 
 func homes() []home {
 	return []home{
-		{"secret", `^file owner/connections/`, "the owner's store of secrets"},
 		{"secret", `^stdout of run env$`, "a command that prints its environment shows what it was given"},
 		{"argv", `^stdout of (run args|try args)$`, "the command prints its arguments"},
 		{"argv", `^stderr of run fail$`, "the command complains about its argument"},

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -106,6 +107,13 @@ func (f *fake) run(s network.Stream) {
 		return
 	}
 	do(v)
+}
+
+// questions are the control requests so far.
+func (f *fake) questions() []protocol.ControlRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
 }
 
 func (f *fake) serveControl(s network.Stream) {

@@ -306,7 +306,7 @@ func TestControl(t *testing.T) {
 		require.Equal(t, uint32(2), revoked.Stopped)
 		require.Equal(t, []protocol.ControlRequest{
 			&protocol.StatusRequest{OperationKey: testKey(f)}, &protocol.RevokeRequest{Envelope: []byte("envelope")},
-		}, f.asked)
+		}, f.questions())
 
 		f.onControl(func(protocol.ControlRequest) protocol.ControlReply { return &protocol.RevokeReply{} })
 		_, err = c.Status(ctx, testKey(f))
