@@ -381,6 +381,9 @@ func decodeRefusal(payload []byte) (*Refusal, error) {
 	r.Version = named(d, name.ParseVersion, name.MaxVersion, true)
 	r.Command = named(d, name.ParseCommand, name.MaxCommand, true)
 	r.Detail = d.text(MaxDetail)
+	if r.Count == 0 { // Encode writes at least 1
+		d.fail()
+	}
 	if err := d.end(); err != nil {
 		return nil, err
 	}
