@@ -98,6 +98,7 @@ func TestParse(t *testing.T) {
 		"pattern-alternatives":      {`{parameters: {a: {flag: --a, pattern: "a|ab"}}}`, []string{"--a=ab"}, []string{"--a=ab"}, ""},
 		"pattern-part":              {`{parameters: {a: {flag: --a, pattern: "a|ab"}}}`, []string{"--a=abc"}, nil, argv.FaultValue},
 		"empty-by-length":           {`{parameters: {a: {flag: --a, free_text: true, min_length: 0}}}`, []string{"--a="}, []string{"--a="}, ""},
+		"false-is-a-word-too":       {`{parameters: {a: {flag: -a, free_text: true}}}`, []string{"-a", "false"}, []string{"-a", "false"}, ""},
 		"empty-by-length-space":     {`{parameters: {a: {flag: -a, free_text: true, min_length: 0}}}`, []string{"-a", ""}, []string{"-a", ""}, ""},
 		"empty-by-enum":             {`{parameters: {a: {position: 1, enum: ["", b]}}}`, []string{""}, []string{""}, ""},
 		"empty-by-pattern-only":     {`{parameters: {a: {position: 1, pattern: "a*"}}}`, []string{""}, nil, argv.FaultEmpty},
