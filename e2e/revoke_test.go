@@ -114,7 +114,9 @@ func TestIssuerRevokesFromAfar(t *testing.T) {
 		return file
 	}
 	exit := func(f lease.File) error {
-		return s.client("CALLER", f).Command(t.Context(), "fx", "exit", "0").Run()
+		c := s.client("CALLER", f)
+		defer func() { require.NoError(t, c.Close()) }() // a peer may have only so many connections
+		return c.Command(t.Context(), "fx", "exit", "0").Run()
 	}
 	one, two, three := own("run-1"), own("run-1"), own("run-2")
 	require.True(t, until(patience, func() bool { return exit(one) == nil }), "the policy is taken up")
