@@ -38,6 +38,42 @@ func TestLostLinkKillsWhereThePolicySaysSo(t *testing.T) {
 	}
 }
 
+// Who sends more than its window is not read, and is missed all the same when it goes,
+// whether its connection goes with it or not.
+func TestLostLinkBehindInputThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	for _, transport := range transports() {
+		for _, how := range []string{"stream", "connection"} {
+			t.Run(transport+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, withPolicy(limited("stdout: 1MiB", "on_disconnect: kill")))
+				d := w.dial(w.agent, transport)
+				w.host.Programs["cat"] = w.host.Programs["sleep"]
+				r := d.run(w.start(w.lease(), "cat")).answer()
+				require.NotNil(t, r.accepted)
+				sent := make(chan error, 1)
+				go func() {
+					b := make([]byte, protocol.MaxData)
+					for offset := uint64(0); ; offset += protocol.MaxData {
+						if err := r.WriteFrame(&protocol.Data{Offset: offset, Payload: b}); err != nil {
+							sent <- err
+							return
+						}
+					}
+				}()
+				eventually(t, func() bool { return w.node.Status().Memory >= protocol.MaxWindow-protocol.MaxData })
+				if how == "stream" {
+					require.NoError(t, r.stream.Reset())
+				} else {
+					require.NoError(t, d.host.Network().ClosePeer(d.to))
+				}
+				require.Error(t, <-sent)
+				eventually(t, func() bool { return w.host.Running.Load() == 0 })
+			})
+		}
+	}
+}
+
 // The lower of what was frozen and what is current holds, and the catalogue tells it.
 func TestGraceIsTheLowerOfFrozenAndCurrent(t *testing.T) {
 	t.Parallel()

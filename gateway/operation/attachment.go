@@ -374,6 +374,11 @@ func (o *Operation) send(f protocol.Frame) {
 func (o *Operation) sendTo(a *attachment, f protocol.Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	o.sendLocked(a, f)
+}
+
+// sendLocked is sendTo for who holds a.mu.
+func (o *Operation) sendLocked(a *attachment, f protocol.Frame) {
 	if a.last || a.closed {
 		return
 	}

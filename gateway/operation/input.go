@@ -2,6 +2,7 @@ package operation
 
 import (
 	"io"
+	"time"
 
 	"github.com/lendcli/lend/gateway/operation/internal/text"
 	"github.com/lendcli/lend/protocol"
@@ -9,6 +10,10 @@ import (
 
 // ackEvery is how much more input the child has taken when the caller is told.
 const ackEvery = protocol.AckEvery
+
+// probeEvery is how often a stream that is not read is written to. Nothing else
+// tells that it is gone: only a read or a write does.
+const probeEvery = time.Second
 
 // input is what the caller sends to the child. The stream's reader queues it,
 // the feeder writes it; a caller that keeps to its window never fills the queue,
@@ -32,16 +37,10 @@ type input struct {
 // is full. An error is a violation.
 func (o *Operation) takeInput(a *attachment, payload []byte) error {
 	n := uint64(len(payload))
-	o.mu.Lock()
-	for !o.in.closed && o.in.queued > 0 && o.in.queued+n > o.inputRoom() {
-		o.mu.Unlock()
-		select {
-		case <-o.in.space:
-		case <-a.failed:
-			return nil // the read that follows says so
-		}
-		o.mu.Lock()
+	if !o.awaitRoom(a, n) {
+		return nil // the read that follows says so
 	}
+	o.mu.Lock()
 	defer o.mu.Unlock()
 	in := &o.in
 	switch {
@@ -69,6 +68,47 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 	in.got += n
 	wake(in.wake)
 	return nil
+}
+
+// awaitRoom waits until the queue takes n more bytes, and tells whether it does: the
+// stream may be gone first.
+func (o *Operation) awaitRoom(a *attachment, n uint64) bool {
+	if o.hasRoom(n) {
+		return true
+	}
+	probe := time.NewTicker(probeEvery)
+	defer probe.Stop()
+	for !o.hasRoom(n) {
+		select {
+		case <-o.in.space:
+		case <-probe.C:
+			o.probe(a)
+		case <-a.failed:
+			return false
+		}
+	}
+	return true
+}
+
+func (o *Operation) hasRoom(n uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.in.closed || o.in.queued == 0 || o.in.queued+n <= o.inputRoom()
+}
+
+// probe says again what was acknowledged, unless somebody writes to a: that tells as
+// well whether it is gone. spec: FLOW-8
+func (o *Operation) probe(a *attachment) {
+	if !a.mu.TryLock() {
+		return
+	}
+	defer a.mu.Unlock()
+	o.mu.Lock()
+	told, ours := o.in.told, o.current == a
+	o.mu.Unlock()
+	if ours {
+		o.sendLocked(a, &protocol.Ack{Stdin: told})
+	}
 }
 
 func (o *Operation) inputRoom() uint64 {

@@ -516,6 +516,28 @@ func TestSenderThatIgnoresItsWindow(t *testing.T) {
 	require.Error(t, <-sent)
 }
 
+// spec: FLOW-8
+func TestSenderThatIgnoresItsWindowAndLeaves(t *testing.T) {
+	limits := unlimited()
+	limits.Detached = 0
+	h := start(t, Config{Limits: limits}, true, sleeper)
+	c := h.dial(first{stdin: true})
+	sent := make(chan error, 1)
+	go func() { sent <- c.send(0, make([]byte, 64<<20)) }()
+	c.until(func() bool { return c.accepted != nil })
+	require.Eventually(t, func() bool { return h.budget.Used() >= protocol.MaxWindow-protocol.MaxData }, patience, time.Millisecond)
+	_, err := c.next()
+	require.NoError(t, err)
+	require.Zero(t, <-c.taken, "it hears again what was acknowledged, since it is not read")
+	require.NoError(t, c.conn.Close())
+	require.Error(t, <-sent)
+	h.wait(h.op.Done())
+	exit, ok := h.op.Ended()
+	require.True(t, ok)
+	require.Equal(t, protocol.CodePeerGone, exit.Code)
+	require.Error(t, c.result())
+}
+
 func TestInputAfterTheChildIsGone(t *testing.T) {
 	h := start(t, Config{}, true, func(*fakehost.Child) route.Exit { return route.Exit{} })
 	c := h.dial(first{stdin: true})

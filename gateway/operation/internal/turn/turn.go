@@ -21,6 +21,17 @@ func (t *Turn) Lock() {
 	t.taken = true
 }
 
+// TryLock takes the turn if nobody has it, and tells whether it did.
+func (t *Turn) TryLock() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken {
+		return false
+	}
+	t.taken = true
+	return true
+}
+
 // Unlock lets the next one.
 func (t *Turn) Unlock() {
 	t.mu.Lock()

@@ -21,3 +21,12 @@ func TestOneAtATime(t *testing.T) {
 	all.Wait()
 	require.Equal(t, 50, n)
 }
+
+func TestTryLock(t *testing.T) {
+	var turn Turn
+	require.True(t, turn.TryLock())
+	require.False(t, turn.TryLock())
+	turn.Unlock()
+	require.True(t, turn.TryLock())
+	turn.Unlock()
+}
