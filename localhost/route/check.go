@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +60,13 @@ func (id Identity) complete() bool {
 	hash, ok := strings.CutPrefix(id.ContractHash, contractHashPrefix)
 	return ok && digest(hash) && digest(id.ReleaseDigest) &&
 		!id.Connection.IsZero() && !id.Connector.IsZero() && !id.Version.IsZero()
+}
+
+// bounded tells whether what the descriptor says to people and agents is within
+// bounds.
+func (d Descriptor) bounded() bool {
+	return len(d.DisplayName) <= MaxDisplayName && len(d.Aliases) <= MaxAliases &&
+		!slices.ContainsFunc(d.Aliases, func(a string) bool { return a == "" || len(a) > MaxAlias })
 }
 
 // digest tells whether s is a SHA-256 in lower-case hexadecimal.

@@ -10,14 +10,20 @@
 //	Registry.Remove    the same without a successor; a failed close is kept for Settle
 //	Registry.Resolve   exactly one current route, or ErrNotFound or ErrAmbiguous
 //	Registry.StartCLI  exact identity → a CLIConnection that the route owns
-//	Registry.Watch     all routes, and every change after them
+//	Registry.Next      all routes, whenever they are newer than what was seen
+//	Registry.Activity  what each route has started, current or retiring
 //
 // Each route has a group that owns its pending starts and running processes. A
 // start that the fence overtakes is refused if nothing runs yet, and else retired
 // like the others; so after a successful retirement none lives, and an error of a
 // start means that nothing ran.
 //
-// Lock order: Registry.mu, group.mu, CLIConnection.mu. Nothing blocks under them.
+// Watching is by revision: each change raises one, whoever waits for more than what
+// it has seen finds the newest state, and nobody is queued for. Waiting costs one
+// channel, however many changes there are.
+//
+// Lock order: Registry.mu, group.mu, CLIConnection.mu; those of the revisions are
+// leaves. Nothing blocks under them.
 //
 // The gateway uses the values of this package and nothing else below localhost:
 // it can name a route, never a path, a secret or a process specification.

@@ -26,6 +26,8 @@ type group struct {
 	pending map[*pending]struct{}
 	owned   map[*CLIConnection]struct{}
 	changed chan struct{} // closed and replaced when pending shrinks
+
+	activity *notice // told after every change of pending and owned; may be nil
 }
 
 // errFenced is what a start gets whose route is no longer current.
@@ -114,6 +116,7 @@ func (g *group) begin(cancel context.CancelCauseFunc) (*pending, error) {
 	}
 	p := &pending{group: g, cancel: cancel}
 	g.pending[p] = struct{}{}
+	g.activity.raise()
 	return p, nil
 }
 
@@ -180,10 +183,12 @@ func (g *group) release(c *CLIConnection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.owned, c)
+	g.activity.raise()
 }
 
 // shrunk wakes those who wait for pending starts. mu is held.
 func (g *group) shrunk() {
+	g.activity.raise()
 	close(g.changed)
 	g.changed = make(chan struct{})
 }

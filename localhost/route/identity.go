@@ -37,6 +37,8 @@ type Descriptor struct {
 	Identity Identity
 	// DisplayName is the Connector's, for people.
 	DisplayName string
+	// Aliases are other words for the Connector, for finding it; see Hints.
+	Aliases []string
 	// Contract is what ContractHash covers.
 	Contract argv.Contract
 }

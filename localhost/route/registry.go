@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lendcli/lend/protocol/name"
@@ -56,11 +57,12 @@ type Registry struct {
 	// mu guards everything below. Nothing blocks, calls out or logs under it.
 	mu       sync.RWMutex
 	number   uint64 // of the newest generation
-	revision uint64 // of the set of current routes
 	current  map[slot]*published
 	retiring map[*published]struct{} // fenced; some process of theirs is not closed
-	watchers map[*Watcher]struct{}
 	closed   bool
+
+	routes   notice // raised under mu, when the set of current routes changes
+	activity notice // raised when anything that Activity shows changes
 }
 
 // NewRegistry returns an empty registry with a fresh boot epoch.
@@ -71,7 +73,6 @@ func NewRegistry() *Registry {
 		epoch:    hex.EncodeToString(b[:]),
 		current:  make(map[slot]*published),
 		retiring: make(map[*published]struct{}),
-		watchers: make(map[*Watcher]struct{}),
 	}
 }
 
@@ -82,14 +83,16 @@ func (r *Registry) Epoch() string { return r.epoch }
 // candidate becomes current first; then the route that it replaces is fenced,
 // and its processes are closed until ctx is done. An error after that is about
 // the old route alone: the returned descriptor is set and current, and Settle
-// tries the rest again. ErrInvalid means that d lacks a field, ErrUnavailable
+// tries the rest again. ErrInvalid means that d lacks a field or is out of
+// bounds, ErrUnavailable
 // that the registry is closed or full; then nothing has changed.
 func (r *Registry) Commit(ctx context.Context, d Descriptor, l Launcher) (Descriptor, error) {
 	d.Identity.Generation = Generation{}
-	if l == nil || !d.Identity.complete() {
+	if l == nil || !d.Identity.complete() || !d.bounded() {
 		return Descriptor{}, fmt.Errorf("commit route: %w", ErrInvalid)
 	}
 	d.Contract = cloneContract(d.Contract)
+	d.Aliases = slices.Clone(d.Aliases)
 	next, old, err := r.swap(d, l)
 	if err != nil {
 		return Descriptor{}, fmt.Errorf("commit route: %w", err)
@@ -108,9 +111,10 @@ func (r *Registry) swap(d Descriptor, l Launcher) (next, old *published, err err
 	r.number++
 	d.Identity.Generation = Generation{Epoch: r.epoch, Number: r.number}
 	next = &published{descriptor: d, launcher: l, group: newGroup()}
+	next.group.activity = &r.activity
 	r.current[at] = next
 	r.fence(old)
-	r.announce(&next.descriptor, old)
+	r.announce()
 	return next, old, nil
 }
 
@@ -129,7 +133,7 @@ func (r *Registry) take(id Identity) *published {
 	if p := r.current[id.slot()]; p != nil && p.descriptor.Identity == id {
 		delete(r.current, id.slot())
 		r.fence(p)
-		r.announce(nil, p)
+		r.announce()
 		return p
 	}
 	for p := range r.retiring {
@@ -148,6 +152,12 @@ func (r *Registry) fence(old *published) {
 	}
 }
 
+// announce tells those who wait that the current routes have changed. mu is held.
+func (r *Registry) announce() {
+	r.routes.raise()
+	r.activity.raise()
+}
+
 // retire closes what a fenced route still runs, and forgets the route once
 // nothing of it is left.
 func (r *Registry) retire(ctx context.Context, p *published) error {
@@ -161,6 +171,7 @@ func (r *Registry) retire(ctx context.Context, p *published) error {
 	r.mu.Lock()
 	delete(r.retiring, p)
 	r.mu.Unlock()
+	r.activity.raise()
 	p.closed.Do(func() { p.closeErr = p.launcher.Close() })
 	return p.closeErr
 }
@@ -183,17 +194,18 @@ func (r *Registry) Settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close fences all routes, closes all their processes until ctx is done, and
-// ends all watchers. It may be called again to retry what it could not close.
+// Close fences all routes, which is a change that watchers see, and closes all their
+// processes until ctx is done. It may be called again to retry what it could not close.
 func (r *Registry) Close(ctx context.Context) error {
 	r.mu.Lock()
+	was := r.closed
 	r.closed = true
 	for at, p := range r.current {
 		delete(r.current, at)
 		r.fence(p)
 	}
-	for w := range r.watchers {
-		r.drop(w)
+	if !was {
+		r.announce()
 	}
 	r.mu.Unlock()
 	return r.Settle(ctx)

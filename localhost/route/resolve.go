@@ -41,7 +41,7 @@ func (r *Registry) Resolve(q Query) (Descriptor, error) {
 func (r *Registry) Snapshot() (revision uint64, routes []Descriptor) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.revision, r.sorted()
+	return r.routes.now(), r.sorted()
 }
 
 // sorted lists the current routes. mu is held.
@@ -50,15 +50,17 @@ func (r *Registry) sorted() []Descriptor {
 	for _, p := range r.current {
 		all = append(all, p.descriptor)
 	}
-	slices.SortFunc(all, func(a, b Descriptor) int {
-		x, y := a.Identity, b.Identity
-		return cmp.Or(
-			strings.Compare(x.Connector.String(), y.Connector.String()),
-			strings.Compare(x.Version.String(), y.Version.String()),
-			strings.Compare(x.Connection.String(), y.Connection.String()),
-		)
-	})
+	slices.SortFunc(all, func(a, b Descriptor) int { return order(a.Identity, b.Identity) })
 	return all
+}
+
+// order sorts by Connector, version and connection.
+func order(a, b Identity) int {
+	return cmp.Or(
+		strings.Compare(a.Connector.String(), b.Connector.String()),
+		strings.Compare(a.Version.String(), b.Version.String()),
+		strings.Compare(a.Connection.String(), b.Connection.String()),
+	)
 }
 
 // StartCLI starts the CLI of the current route whose identity equals q.Identity

@@ -1,69 +1,81 @@
 package route
 
-import "sync"
+import (
+	"context"
+	"fmt"
+	"sync"
+)
 
-// watchBuffer is how many events a Watcher may fall behind.
-const watchBuffer = 64
-
-// Event is one change of the set of current routes. Published is the route that
-// became current, Retired the one that stopped being it; a replacement has both.
-type Event struct {
-	Revision  uint64
-	Published *Descriptor
-	Retired   *Identity
+// notice is a revision that others wait for. It holds no queue and no list of those
+// who wait, so a slow one costs nothing and misses nothing: it finds the newest
+// state. The zero value is ready; a nil notice is told in vain. Its lock is a leaf.
+type notice struct {
+	mu       sync.Mutex
+	revision uint64
+	changed  chan struct{} // nil until somebody waits; closed and dropped by raise
 }
 
-// Watcher receives the changes that come after the snapshot it was made with.
-// It is closed, and C with it, when it falls 64 events behind or the registry
-// closes: take a new snapshot then. C is read by one goroutine.
-type Watcher struct {
-	C <-chan Event
-
-	events   chan Event
-	registry *Registry
-	closed   sync.Once
-}
-
-// Watch returns all current routes, sorted as Snapshot does, and a Watcher of
-// every later change; none is lost between the two. The caller must Close it.
-func (r *Registry) Watch() ([]Descriptor, *Watcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	events := make(chan Event, watchBuffer)
-	w := &Watcher{C: events, events: events, registry: r}
-	if r.closed {
-		r.drop(w)
-	} else {
-		r.watchers[w] = struct{}{}
+// raise says that something has changed. What changed is visible already.
+func (n *notice) raise() {
+	if n == nil {
+		return
 	}
-	return r.sorted(), w
-}
-
-// Close ends the watcher and C. It is idempotent.
-func (w *Watcher) Close() {
-	w.registry.mu.Lock()
-	defer w.registry.mu.Unlock()
-	w.registry.drop(w)
-}
-
-// drop closes w. mu is held, so nobody is sending.
-func (r *Registry) drop(w *Watcher) {
-	delete(r.watchers, w)
-	w.closed.Do(func() { close(w.events) })
-}
-
-// announce raises the revision and tells the watchers. mu is held.
-func (r *Registry) announce(now *Descriptor, old *published) {
-	r.revision++
-	e := Event{Revision: r.revision, Published: now}
-	if old != nil {
-		e.Retired = &old.descriptor.Identity
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.revision++
+	if n.changed != nil {
+		close(n.changed)
+		n.changed = nil
 	}
-	for w := range r.watchers {
+}
+
+func (n *notice) now() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.revision
+}
+
+// after returns a channel that is closed as soon as the revision is above seen.
+func (n *notice) after(seen uint64) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.revision > seen {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	if n.changed == nil {
+		n.changed = make(chan struct{})
+	}
+	return n.changed
+}
+
+// Changed returns a channel that is closed as soon as the set of current routes is
+// newer than the revision that was seen; then take a Snapshot. Changes that come
+// faster than they are read are one. It needs no end: whoever stops waiting drops
+// the channel.
+func (r *Registry) Changed(seen uint64) <-chan struct{} { return r.routes.after(seen) }
+
+// Next waits until the set of current routes is newer than the revision that was
+// seen, and returns it as Snapshot does; 0 means that none was. Intermediate sets
+// may be left out, the newest never is. ErrUnavailable means that the registry is
+// closed and nothing newer will come; else the error is ctx's.
+func (r *Registry) Next(ctx context.Context, seen uint64) (revision uint64, routes []Descriptor, err error) {
+	for {
+		changed := r.Changed(seen)
+		r.mu.RLock()
+		at, all, closed := r.routes.now(), r.sorted(), r.closed
+		r.mu.RUnlock()
+		switch {
+		case at > seen:
+			return at, all, nil
+		case closed:
+			return at, nil, fmt.Errorf("watch routes: %w", ErrUnavailable)
+		}
 		select {
-		case w.events <- e:
-		default:
-			r.drop(w)
+		case <-changed:
+		case <-ctx.Done():
+			return seen, nil, fmt.Errorf("watch routes: %w", context.Cause(ctx))
 		}
 	}
 }
