@@ -8,6 +8,11 @@ import (
 // object is a JSON object in the making.
 type object = map[string]any
 
+// placeKeyword annotates a property with how a command line gives it: an object
+// {flag, aliases, separator}, {position}, {stdin} or {rest}. Validators of JSON Schema
+// ignore it. spec: CATALOG-4
+const placeKeyword = "x-lend-place"
+
 // InputSchema describes the object that FromObject reads: JSON Schema 2020-12 in
 // canonical form, narrowed. It may be wider than the grammar, never narrower: what
 // it cannot say (file references, expressions that ECMAScript does not know, a
@@ -18,6 +23,7 @@ func (g *Grammar) InputSchema() json.RawMessage {
 		if p.Description != "" {
 			schema["description"] = p.Description
 		}
+		schema[placeKeyword] = p.callersPlace()
 		properties[p.Name.String()] = schema
 		if p.Required {
 			required = append(required, p.Name.String())
@@ -36,7 +42,7 @@ func (g *Grammar) InputSchema() json.RawMessage {
 	if g.rest != nil {
 		item := object{"type": "string", "minLength": 1}
 		addPattern(item, g.command.Rest.Pattern)
-		properties[restName] = object{"type": "array", "items": item, "maxItems": g.command.Rest.MaxItems}
+		properties[restName] = object{"type": "array", "items": item, "maxItems": g.command.Rest.MaxItems, placeKeyword: object{"rest": true}}
 	}
 	out := object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -53,6 +59,25 @@ func (g *Grammar) InputSchema() json.RawMessage {
 		return json.RawMessage("false")
 	}
 	return data
+}
+
+// callersPlace says how the parameter is given on a command line.
+func (p *param) callersPlace() object {
+	if p.Stdin != nil {
+		return object{"stdin": true}
+	}
+	if p.Position > 0 {
+		return object{"position": p.Position}
+	}
+	spellings := p.spellings()
+	out := object{"flag": spellings[0]}
+	if len(spellings) > 1 {
+		out["aliases"] = spellings[1:]
+	}
+	if p.List != nil && p.Flag != nil && p.Flag.Separator != "" {
+		out["separator"] = p.Flag.Separator
+	}
+	return out
 }
 
 func (p *param) inputSchema() object {

@@ -120,17 +120,17 @@ func TestInputSchema(t *testing.T) {
 	  "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "description": "Do it",
 	  "required": ["repo", "who"],
 	  "properties": {
-	    "repo": {"type": "string", "enum": ["a/b", "c/d"], "description": "where", "allOf": [{"type": "string", "enum": ["a/b"]}]},
-	    "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-	    "rate": {"type": "number"},
-	    "web": {"type": "boolean"},
-	    "wide": {"type": "boolean", "const": true},
-	    "tag": {"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 1, "pattern": "^(?:[a-z]+)$"}},
-	    "cols": {"type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 1}},
-	    "who": {"type": "string", "minLength": 1, "maxLength": 20},
-	    "zone": {"type": "string", "const": "eu"},
-	    "body": {"type": "string", "maxLength": 20},
-	    "rest": {"type": "array", "maxItems": 2, "items": {"type": "string", "minLength": 1, "pattern": "^(?:[a-z]+)$"}}
+	    "repo": {"x-lend-place": {"flag": "--repo"}, "type": "string", "enum": ["a/b", "c/d"], "description": "where", "allOf": [{"type": "string", "enum": ["a/b"]}]},
+	    "limit": {"x-lend-place": {"flag": "--limit"}, "type": "integer", "minimum": 1, "maximum": 100},
+	    "rate": {"x-lend-place": {"flag": "--rate"}, "type": "number"},
+	    "web": {"x-lend-place": {"flag": "--web"}, "type": "boolean"},
+	    "wide": {"x-lend-place": {"flag": "-w"}, "type": "boolean", "const": true},
+	    "tag": {"x-lend-place": {"flag": "--tag"}, "type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 1, "pattern": "^(?:[a-z]+)$"}},
+	    "cols": {"x-lend-place": {"flag": "--cols", "separator": ","}, "type": "array", "maxItems": 3, "items": {"type": "string", "minLength": 1}},
+	    "who": {"x-lend-place": {"position": 1}, "type": "string", "minLength": 1, "maxLength": 20},
+	    "zone": {"x-lend-place": {"flag": "--zone"}, "type": "string", "const": "eu"},
+	    "body": {"x-lend-place": {"stdin": true}, "type": "string", "maxLength": 20},
+	    "rest": {"x-lend-place": {"rest": true}, "type": "array", "maxItems": 2, "items": {"type": "string", "minLength": 1, "pattern": "^(?:[a-z]+)$"}}
 	  }}`, string(g.InputSchema()))
 	again, err := argv.CanonicalJSON(g.InputSchema())
 	require.NoError(t, err)
