@@ -13,6 +13,10 @@ type object = map[string]any
 // ignore it. spec: CATALOG-4
 const placeKeyword = "x-lend-place"
 
+// argumentsKeyword is where InputSchema says with which arguments a command line of
+// the CLI itself begins that means this command. Validators ignore it. spec: CATALOG-5
+const argumentsKeyword = "x-lend-arguments"
+
 // InputSchema describes the object that FromObject reads: JSON Schema 2020-12 in
 // canonical form, narrowed. It may be wider than the grammar, never narrower: what
 // it cannot say (file references, expressions that ECMAScript does not know, a
@@ -50,6 +54,9 @@ func (g *Grammar) InputSchema() json.RawMessage {
 	}
 	if len(required) > 0 {
 		out["required"] = required
+	}
+	if len(g.command.Arguments) > 0 {
+		out[argumentsKeyword] = g.command.Arguments
 	}
 	if g.command.Description != "" {
 		out["description"] = g.command.Description

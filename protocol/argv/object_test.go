@@ -110,6 +110,7 @@ func TestFromObjectRefuses(t *testing.T) {
 	require.Equal(t, argv.FaultMissing, faultOf(t, err))
 }
 
+// spec: CATALOG-4 and CATALOG-5.
 func TestInputSchema(t *testing.T) {
 	c := declare(t, objectDoc)
 	c, err := c.Narrow(narrowRepo(t))
@@ -118,6 +119,7 @@ func TestInputSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{
 	  "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "description": "Do it",
+	  "x-lend-arguments": ["x"],
 	  "required": ["repo", "who"],
 	  "properties": {
 	    "repo": {"x-lend-place": {"flag": "--repo"}, "type": "string", "enum": ["a/b", "c/d"], "description": "where", "allOf": [{"type": "string", "enum": ["a/b"]}]},
