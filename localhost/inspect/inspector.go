@@ -1,0 +1,145 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// releases is what the inspector asks of the installed Connectors; *install.Store is
+// one. Neither method runs or fetches anything.
+type releases interface {
+	Release(key name.ConnectorKey, version name.Version) (install.Release, error)
+	Verify(ctx context.Context, key name.ConnectorKey, version name.Version) error
+}
+
+// Inspector looks at one store. All methods are safe for concurrent use. The owner
+// must Close it.
+type Inspector struct {
+	depot    *depot.Depot // nil: nothing was ever installed
+	releases releases
+	close    func() error
+}
+
+// Open opens the store in dir, an absolute path, as it is: nothing is made, and what
+// dead processes left stays. A store that is not there is one in which nothing is
+// installed.
+func Open(dir string) (*Inspector, error) {
+	info, err := os.Stat(filepath.Join(dir, depot.Connectors))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Inspector{close: func() error { return nil }}, nil
+	}
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect store: %w", err)
+	}
+	d, err := depot.OpenAsIs(dir, zerolog.Nop())
+	if err != nil {
+		return nil, fmt.Errorf("inspect store: %w", err)
+	}
+	s, err := install.Open(install.Config{Dir: dir, AsIs: true})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("inspect store: %w", err), d.Close())
+	}
+	return &Inspector{depot: d, releases: s, close: func() error { return errors.Join(s.Close(), d.Close()) }}, nil
+}
+
+// Close lets go of the store.
+func (i *Inspector) Close() error { return i.close() }
+
+// All returns what One says of each release that is not absent, sorted by key and
+// version. Directories that are none of a Connector are left out.
+func (i *Inspector) All(ctx context.Context) []Result {
+	if i.depot == nil {
+		return nil
+	}
+	var all []Result
+	for _, k := range i.depot.List(depot.Connectors) {
+		key, err := name.ParseConnectorKey(k)
+		if err != nil {
+			continue
+		}
+		for _, v := range i.depot.List(path.Join(depot.Connectors, k)) {
+			version, err := name.ParseVersion(v)
+			if err != nil {
+				continue
+			}
+			if r := i.One(ctx, key, version); r.State != Absent {
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.Connector.String(), b.Connector.String()), cmp.Compare(a.Version.String(), b.Version.String()))
+	})
+	return all
+}
+
+// One reads the receipt of a release, its manifest, which must be the one that the
+// receipt names, and the receipt of its interpreter. It hashes no other file.
+func (i *Inspector) One(ctx context.Context, key name.ConnectorKey, version name.Version) Result {
+	r := Result{Connector: key, Version: version}
+	if err := ctx.Err(); err != nil {
+		return r.failed(err)
+	}
+	if i.depot == nil || key.IsZero() || version.IsZero() {
+		return r.failed(install.ErrNotInstalled)
+	}
+	rec, err := i.depot.Slot(depot.Connectors, key.String(), version.String()).Read()
+	if err != nil {
+		return r.failed(err)
+	}
+	release, err := i.releases.Release(key, version)
+	if err != nil {
+		return r.failed(err)
+	}
+	r.State, r.Release = Present, &release
+	return i.runtime(r, rec.Runtime)
+}
+
+// runtime looks whether the interpreter is the one that the release was installed
+// with.
+func (i *Inspector) runtime(r Result, want *depot.Runtime) Result {
+	if want == nil {
+		return r
+	}
+	rec, err := i.depot.Slot(depot.Runtimes, want.Name, want.Version).Read()
+	switch {
+	case errors.Is(err, install.ErrNotInstalled):
+		return r.failed(fmt.Errorf("%w: %s %s was removed", install.ErrNoRuntime, want.Name, want.Version))
+	case err != nil:
+		return r.failed(fmt.Errorf("runtime %s %s: %w", want.Name, want.Version, err))
+	case rec.Runtime == nil || *rec.Runtime != *want:
+		r = r.failed(fmt.Errorf("%w: %s %s was replaced", install.ErrNoRuntime, want.Name, want.Version))
+		r.Reason = RuntimeReplaced
+	}
+	return r
+}
+
+// Deep is One, and then hashes every file of the release and of its interpreter. It
+// heeds ctx between the two, and not in the middle of a tree.
+func (i *Inspector) Deep(ctx context.Context, key name.ConnectorKey, version name.Version) Result {
+	r := i.One(ctx, key, version)
+	if r.State != Present {
+		return r
+	}
+	if err := i.releases.Verify(ctx, key, version); err != nil {
+		return r.failed(err)
+	}
+	r.Verified = true
+	return r
+}

@@ -1,0 +1,87 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// State says whether a release is installed. The zero value is none of them.
+type State string
+
+// The states of an installation.
+const (
+	Present       State = "present"       // receipt, manifest and interpreter agree
+	Absent        State = "absent"        // there is no receipt
+	Invalid       State = "invalid"       // it is not what was installed
+	Indeterminate State = "indeterminate" // it could not be looked at
+)
+
+// Reason says why a release is not present.
+type Reason string
+
+// The reasons, in the order of the states.
+const (
+	NotInstalled    Reason = "not_installed"    // absent
+	ReceiptInvalid  Reason = "receipt_invalid"  // invalid: it cannot be understood
+	FilesChanged    Reason = "files_changed"    // invalid: manifest or bytes differ from the receipt
+	RuntimeAbsent   Reason = "runtime_absent"   // invalid: its interpreter was removed
+	RuntimeReplaced Reason = "runtime_replaced" // invalid: another interpreter is in its place
+	Unreadable      Reason = "unreadable"       // indeterminate: the system did not let it be read
+	Interrupted     Reason = "interrupted"      // indeterminate: the time was over
+)
+
+// Result is what one release was found to be. It is a value; holders must not change
+// what it refers to.
+type Result struct {
+	Connector name.ConnectorKey
+	Version   name.Version
+	State     State
+	Reason    Reason // "" if present
+	// Err is the cause, for the owner alone: it can hold paths. Nil if present.
+	Err error
+	// Release is what receipt and manifest say, where they could be read and agree;
+	// else nil. It is not nil if present.
+	Release *install.Release
+	// Verified says that every byte was hashed, and is what was installed.
+	Verified bool
+}
+
+// failed ends an inspection with its cause.
+func (r Result) failed(err error) Result {
+	r.State, r.Reason = classify(err)
+	r.Err, r.Verified = err, false
+	return r
+}
+
+// classify decides what an error says about an installation. What is not known to
+// mean less is invalid.
+func classify(err error) (State, Reason) {
+	switch {
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return Indeterminate, Interrupted
+	case unreadable(err):
+		return Indeterminate, Unreadable
+	case errors.Is(err, install.ErrNoRuntime):
+		return Invalid, RuntimeAbsent
+	case errors.Is(err, install.ErrTampered):
+		return Invalid, FilesChanged
+	case errors.Is(err, install.ErrNotInstalled):
+		return Absent, NotInstalled
+	default:
+		return Invalid, ReceiptInvalid
+	}
+}
+
+// unreadable tells whether the system, and not what is on the disk, is the cause.
+func unreadable(err error) bool {
+	var errno syscall.Errno
+	return errors.Is(err, fs.ErrPermission) || errors.As(err, &errno) && slices.Contains([]syscall.Errno{
+		syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EBUSY, syscall.EAGAIN, syscall.EINTR, syscall.ETIMEDOUT,
+	}, errno)
+}
