@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/sealed"
 )
@@ -43,30 +44,26 @@ func failed(err error, fix string) Row {
 	return Row{Status: Fail, Detail: err.Error(), Fix: fix}
 }
 
-// open opens the store without anything that could fetch or run.
+// open opens the store as it is, without anything that could fetch or run.
 func (p Places) open() (*install.Store, error) {
-	return install.Open(install.Config{Dir: p.Store, Log: zerolog.Nop()})
+	return install.Open(install.Config{Dir: p.Store, Log: zerolog.Nop(), AsIs: true})
 }
 
 func (p Places) routes(ctx context.Context) (rows []Row) {
 	if !there(p.Store) {
 		return []Row{{Status: Skip, Detail: nothingInstalled, Fix: "lend connector add DIRECTORY"}}
 	}
-	s, err := p.open()
+	i, err := inspect.Open(p.Store)
 	if err != nil {
 		return []Row{failed(err, "lend connector list")}
 	}
 	defer func() {
-		if err := s.Close(); err != nil {
+		if err := i.Close(); err != nil {
 			rows = append(rows, failed(err, ""))
 		}
 	}()
-	releases, err := s.Releases()
-	if err != nil {
-		rows = append(rows, failed(err, "lend connector remove KEY, then add it again"))
-	}
-	for _, r := range releases {
-		rows = append(rows, p.release(ctx, s, r)...)
+	for _, r := range i.All(ctx) {
+		rows = append(rows, p.release(ctx, i, r)...)
 	}
 	if len(rows) == 0 {
 		rows = append(rows, Row{Status: Skip, Detail: nothingInstalled, Fix: "lend connector add DIRECTORY"})
@@ -75,15 +72,20 @@ func (p Places) routes(ctx context.Context) (rows []Row) {
 }
 
 // release looks at one release and at each connection that would have its route.
-func (p Places) release(ctx context.Context, s *install.Store, r install.Release) []Row {
-	subject := r.Manifest.Key.String() + " " + r.Manifest.Version.String()
-	if err := ctx.Err(); err != nil {
-		return []Row{{Subject: subject, Status: Skip, Detail: "the time was over before its turn", Fix: "lend connector verify " + r.Manifest.Key.String()}}
+func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Result) []Row {
+	subject := r.Connector.String() + " " + r.Version.String()
+	if r.State == inspect.Present {
+		r = i.Deep(ctx, r.Connector, r.Version)
 	}
-	if err := s.Verify(ctx, r.Manifest.Key, r.Manifest.Version); err != nil {
-		row := failed(err, releaseFix(err, r))
-		row.Subject = subject
-		return []Row{row}
+	switch {
+	case r.Reason == inspect.Interrupted:
+		return []Row{{Subject: subject, Status: Skip, Detail: "the time was over before its turn", Fix: "lend connector verify " + r.Connector.String()}}
+	case r.State == inspect.Absent:
+		return []Row{{Subject: subject, Status: Skip, Detail: "removed meanwhile"}}
+	case r.State != inspect.Present || r.Release == nil:
+		return []Row{{
+			Subject: subject, Status: Fail, Detail: fmt.Sprintf("%s (%s): %v", r.State, r.Reason, r.Err), Fix: releaseFix(r),
+		}}
 	}
 	if !there(p.Connections) {
 		return []Row{{Subject: subject, Status: Pass, Detail: "as installed; no connection yet"}}
@@ -92,7 +94,7 @@ func (p Places) release(ctx context.Context, s *install.Store, r install.Release
 	if err != nil {
 		return []Row{failed(err, "chmod 700 the directory of the connections")}
 	}
-	all, err := root.List(r.Manifest.Key)
+	all, err := root.List(r.Connector)
 	if err != nil {
 		row := failed(err, "")
 		row.Subject = subject
@@ -103,21 +105,27 @@ func (p Places) release(ctx context.Context, s *install.Store, r install.Release
 	}
 	var rows []Row
 	for _, c := range all {
-		row := account(c, r)
+		row := account(c, *r.Release)
 		row.Subject = subject + " " + c.ID().String()
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func releaseFix(err error, r install.Release) string {
-	switch {
-	case errors.Is(err, install.ErrNoRuntime):
-		return "lend runtime add " + strings.SplitN(r.Runtime, "@", 2)[0] + ", then lend connector add DIRECTORY again"
-	case errors.Is(err, install.ErrTampered):
-		return "lend connector remove " + r.Manifest.Key.String() + ", then add it again"
+// releaseFix says what mends an installation that is not present.
+func releaseFix(r inspect.Result) string {
+	switch r.Reason {
+	case inspect.RuntimeAbsent, inspect.RuntimeReplaced:
+		runtime := "NAME"
+		if r.Release != nil {
+			runtime, _, _ = strings.Cut(r.Release.Runtime, "@")
+		}
+		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
+	case inspect.FilesChanged, inspect.ReceiptInvalid:
+		return "lend connector remove " + r.Connector.String() + ", then add it again"
+	case inspect.NotInstalled, inspect.Unreadable, inspect.Interrupted:
 	}
-	return "lend connector verify " + r.Manifest.Key.String()
+	return "lend connector verify " + r.Connector.String()
 }
 
 // account looks at the settings and secrets of one connection, never at a value.

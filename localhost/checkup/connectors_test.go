@@ -207,3 +207,22 @@ func TestNoTimeForARelease(t *testing.T) {
 	r := Run(t.Context(), 0, Connectors(w.places))
 	require.NotEqual(t, Pass, r.Rows[0].Status)
 }
+
+// TestRouteThatIsNoInstallation: an installation that nobody can tell of is a failed
+// row, and the others are looked at all the same.
+func TestRouteThatIsNoInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.add("native", "")
+	other := filepath.Join(w.places.Store, "connectors", "other", "2.0.0")
+	require.NoError(t, os.MkdirAll(other, 0o700))
+	require.Len(t, w.rows()["route"], 1, "without a receipt nothing is installed")
+	require.NoError(t, os.WriteFile(filepath.Join(other, "receipt.json"), []byte("{}"), 0o600))
+	rows := w.rows()["route"]
+	require.Len(t, rows, 2)
+	require.Equal(t, Row{
+		Name: "route", Subject: "other 2.0.0", Status: Fail, Detail: rows[0].Detail, Fix: "lend connector remove other, then add it again",
+	}, rows[0])
+	require.Contains(t, rows[0].Detail, "invalid (receipt_invalid): ")
+	require.Equal(t, Pass, rows[1].Status)
+}
