@@ -30,6 +30,9 @@ func (r *Registry) Activity() (revision uint64, all []Activity) {
 	for p := range r.retiring {
 		all = append(all, p.activity(true))
 	}
+	for p := range r.draining {
+		all = append(all, p.activity(true))
+	}
 	slices.SortFunc(all, func(a, b Activity) int {
 		return cmp.Or(order(a.Identity, b.Identity), cmp.Compare(a.Identity.Generation.Number, b.Identity.Generation.Number))
 	})

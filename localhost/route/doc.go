@@ -8,6 +8,7 @@
 //
 //	Registry.Commit    candidate becomes current, the old route is fenced and closed
 //	Registry.Remove    the same without a successor; a failed close is kept for Settle
+//	Registry.Drain     no starts any more; what runs ends by itself
 //	Registry.Resolve   exactly one current route, or ErrNotFound or ErrAmbiguous
 //	Registry.StartCLI  exact identity → a CLIConnection that the route owns
 //	Registry.Next      all routes, whenever they are newer than what was seen

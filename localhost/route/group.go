@@ -28,6 +28,7 @@ type group struct {
 	changed chan struct{} // closed and replaced when pending shrinks
 
 	activity *notice // told after every change of pending and owned; may be nil
+	empty    func()  // called once, when nothing is pending or owned; see drain
 }
 
 // errFenced is what a start gets whose route is no longer current.
@@ -137,9 +138,11 @@ func (p *pending) commitStart() error {
 // fail ends a start that has no process.
 func (p *pending) fail() {
 	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
 	delete(p.group.pending, p)
 	p.group.shrunk()
+	f := p.group.emptied()
+	p.group.mu.Unlock()
+	f()
 }
 
 // own ends a start that has a process. If the fence has come meanwhile, the
@@ -181,9 +184,11 @@ func (g *group) fence() {
 // release forgets c, whose tree is gone.
 func (g *group) release(c *CLIConnection) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	delete(g.owned, c)
 	g.activity.raise()
+	f := g.emptied()
+	g.mu.Unlock()
+	f()
 }
 
 // shrunk wakes those who wait for pending starts. mu is held.

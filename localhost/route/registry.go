@@ -59,6 +59,7 @@ type Registry struct {
 	number   uint64 // of the newest generation
 	current  map[slot]*published
 	retiring map[*published]struct{} // fenced; some process of theirs is not closed
+	draining map[*published]struct{} // fenced; what runs of them may end by itself
 	closed   bool
 
 	routes   notice // raised under mu, when the set of current routes changes
@@ -73,6 +74,7 @@ func NewRegistry() *Registry {
 		epoch:    hex.EncodeToString(b[:]),
 		current:  make(map[slot]*published),
 		retiring: make(map[*published]struct{}),
+		draining: make(map[*published]struct{}),
 	}
 }
 
@@ -141,6 +143,11 @@ func (r *Registry) take(id Identity) *published {
 			return p
 		}
 	}
+	for p := range r.draining {
+		if p.descriptor.Identity == id {
+			return r.hurry(p)
+		}
+	}
 	return nil
 }
 
@@ -203,6 +210,9 @@ func (r *Registry) Close(ctx context.Context) error {
 	for at, p := range r.current {
 		delete(r.current, at)
 		r.fence(p)
+	}
+	for p := range r.draining {
+		r.hurry(p)
 	}
 	if !was {
 		r.announce()
