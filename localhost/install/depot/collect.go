@@ -119,6 +119,11 @@ func (c *collector) slot(sl Slot) error {
 	if err != nil && !errors.Is(err, ErrNotInstalled) {
 		return err // do not touch what is not understood
 	}
+	if current.Superseded {
+		if done, err := c.superseded(sl); done || err != nil {
+			return err
+		}
+	}
 	for _, dir := range sl.d.List(sl.rel) {
 		if dir == current.Directory {
 			continue
@@ -138,6 +143,16 @@ func (c *collector) slot(sl Slot) error {
 		sl.d.DropIfEmpty(sl.rel)
 	}
 	return nil
+}
+
+// superseded takes the whole slot, if what another version has replaced is used by
+// nobody any more.
+func (c *collector) superseded(sl Slot) (done bool, err error) {
+	g, done, err := sl.RetireUnused(c.remove, func(r Receipt) (bool, error) { return r.Superseded, nil })
+	if done {
+		c.found = append(c.found, g)
+	}
+	return done, err
 }
 
 // weigh adds up the files below rel.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/rs/zerolog"
 )
@@ -23,6 +24,7 @@ const (
 	Connectors = "connectors" // connectors/KEY/VERSION/…
 	Runtimes   = "runtimes"   // runtimes/NAME/VERSION/…
 	Cache      = "cache"      // npm's own
+	Downloads  = "downloads"  // archives that releases were made of, by Connector
 	stagingDir = "staging"    // staging/RANDOM and staging/RANDOM.lock
 	locksDir   = "locks"
 )
@@ -140,6 +142,7 @@ func (d *Depot) Stage(ctx context.Context) (*Staging, error) {
 	if err := d.root.Mkdir(rel, 0o700); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	failpoint.Hit("staged")
 	return &Staging{d, rel, l}, nil
 }
 

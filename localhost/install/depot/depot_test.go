@@ -156,3 +156,41 @@ func TestOpenRefuses(t *testing.T) {
 		require.ErrorContains(t, err, "others may write")
 	}
 }
+
+// TestSuperseded: what another version has replaced stays while somebody uses it, and
+// can be taken back until it is gone.
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	sl := d.Slot(Connectors, "a", "1")
+	require.ErrorIs(t, sl.Supersede(true), ErrNotInstalled)
+	first := publish(t, d, sl)
+	r, l, err := sl.Use()
+	require.NoError(t, err)
+	require.NoError(t, sl.Supersede(true))
+	require.NoError(t, sl.Supersede(true), "again")
+	require.NoError(t, sl.Sweep())
+	_, err = d.Collect(true)
+	require.NoError(t, err)
+	again, err := sl.Read()
+	require.NoError(t, err)
+	r.Superseded = true
+	require.Equal(t, r, again, "in use, so it is all there")
+	require.FileExists(t, sl.Tree(first, "file"))
+
+	require.NoError(t, sl.Supersede(false))
+	require.NoError(t, l.Close())
+	require.NoError(t, sl.Sweep())
+	require.FileExists(t, sl.Tree(first, "file"), "taken back")
+
+	require.NoError(t, sl.Supersede(true))
+	found, err := d.Collect(false)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, "connectors/a/1", found[0].Path)
+	require.FileExists(t, sl.Tree(first, "file"), "only asked")
+	require.NoError(t, sl.Sweep())
+	_, err = sl.Read()
+	require.ErrorIs(t, err, ErrNotInstalled)
+	require.NoDirExists(t, d.Path(Connectors, "a"))
+}

@@ -4,6 +4,7 @@
 //
 //	Stage → fill → Slot.Publish    the previous one holds until a receipt is renamed
 //	Slot.Use                       a lock that keeps a directory on disk
+//	Slot.Supersede, Slot.Sweep     another version is current: it goes when nobody uses it
 //	Slot.Retire                    nothing is current any more
 //
 // Directories have names that are never used twice. One that is not current goes as

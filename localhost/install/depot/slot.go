@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
+	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
 )
@@ -31,6 +32,11 @@ const (
 type Receipt struct {
 	Format    int    `json:"format"`
 	Directory string `json:"directory"` // beside the receipt
+
+	// Superseded says that another version has taken its place: nothing starts from it
+	// any more, and it goes when no process uses it.
+	Superseded bool `json:"superseded,omitempty"`
+
 	Name      string `json:"name"`      // connector key or runtime name
 	Version   string `json:"version"`
 
@@ -101,22 +107,51 @@ func (sl Slot) Publish(g *Staging, r Receipt) error {
 	if err := sl.d.root.Rename(g.rel, path.Join(sl.rel, r.Directory)); err != nil {
 		return err
 	}
+	failpoint.Hit("placed")
 	for dir := sl.rel; dir != "."; dir = path.Dir(dir) {
 		if err := atomicfile.SyncDir(sl.d.Path(dir)); err != nil {
 			return err
 		}
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
+	if err := sl.write(r); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(sl.d.Path(sl.rel, receiptFile), append(b, '\n')); err != nil {
-		return err
-	}
+	failpoint.Hit("published")
 	if err := sl.sweep(); err != nil {
 		sl.d.log.Warn().Err(err).Msg("store-sweep")
 	}
 	return nil
+}
+
+func (sl Slot) write(r Receipt) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(sl.d.Path(sl.rel, receiptFile), append(b, '\n'))
+}
+
+// Supersede marks what is current as superseded, or takes that back; Sweep then removes
+// what is, once nobody uses it. The lock of the owner is held.
+func (sl Slot) Supersede(is bool) error {
+	r, err := sl.Read()
+	if err != nil || r.Superseded == is {
+		return err
+	}
+	r.Superseded = is
+	if err := sl.write(r); err != nil {
+		return err
+	}
+	failpoint.Hit("superseded")
+	return nil
+}
+
+// Sweep removes what is not current, or superseded, and that nobody uses. The lock of
+// the owner is held.
+func (sl Slot) Sweep() error {
+	err := sl.sweep()
+	sl.d.DropIfEmpty(path.Dir(sl.rel))
+	return err
 }
 
 // Retire makes nothing current. The lock of the owner is held.
@@ -140,8 +175,8 @@ func (sl Slot) Tree(r Receipt, rel ...string) string {
 	return sl.d.Path(append([]string{sl.rel, r.Directory}, rel...)...)
 }
 
-// sweep removes the directories that are not current and that nobody uses, and the
-// slot itself if nothing is left. The lock of the owner is held.
+// sweep removes the directories that are not current, or superseded, and that nobody
+// uses, and the slot itself if nothing is left. The lock of the owner is held.
 func (sl Slot) sweep() error {
 	return (&collector{d: sl.d, remove: true}).slot(sl)
 }
