@@ -38,6 +38,11 @@ func bars() []Bar {
 		{"a supervisor, KiB of PSS", groupCrowd, perSupervisor, bySDK(noise), "", 3072, 3072, false},
 		{"start among 1 000 idle connections and 500 live operations, ÷ alone", groupCrowd, crowdedStart, bySDK(noise), "", 1.2, 1.1, false},
 		{"start beside a bulk output", groupBeside, p50, bySDK(noise), bySSHGo, 0.5, 0.35, false},
+		{"start on a link of 100 ms, warm", groupFar, roundTrips, warmStart + ", " + noise, "", 1.1, 1.1, false},
+		{"start on a link of 100 ms, warm", groupFar, roundTrips, warmStart + ", " + quic, "", 1.1, 1.1, false},
+		{"start on a link of 100 ms, new connection", groupFar, roundTrips, coldStart + ", " + noise, "", 4.2, 4.2, false},
+		{"start on a link of 100 ms, new connection", groupFar, roundTrips, coldStart + ", " + quic, "", 2.2, 2.2, false},
+		{"1 MiB of output on a link of 20 ms", groupNear, roundTrips, mebibyte + ", " + noise, "", 2.3, 1.2, false},
 	}
 	for n, goal := range map[int][2]float64{8: {0.55, 0.75}, 64: {0.6, 0.8}, 256: {0.6, 0.85}} {
 		out = append(out, Bar{"operations a second", groupAtOnce(n), perSec, bySDK(noise), byLocal, goal[0], goal[1], true})

@@ -138,6 +138,7 @@ func (f *field) addTo(s *Suite) {
 	}
 	f.addBulk(s, int64(s.N(1024))<<20)
 	f.addCrowd(s)
+	f.addLinks(s)
 	for _, name := range f.order {
 		run := f.ways[name]
 		s.Add(groupEcho, name, func(ctx context.Context) (Sample, error) { return echo(ctx, s.N(3000), run) })

@@ -8,7 +8,8 @@
 //	go run ./e2e/bench -only start,output       some groups
 //	go run ./e2e/bench -out docs/performance    writes .json, .md and .svg
 //
-// It builds lend, starts a gateway of a new owner with its real policy, ledger and
+// The long links are lines of e2e/shaper between namespaces of the network: they need
+// root. It builds lend, starts a gateway of a new owner with its real policy, ledger and
 // supervisors, and is itself the caller; sshd, if there is one, gets keys of its
 // own. Everything is on loopback and goes when the program ends. The cases take
 // turns within each repetition, in an order that is rotated, so that a machine that

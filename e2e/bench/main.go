@@ -35,6 +35,8 @@ func run() error {
 	switch *role {
 	case "raw":
 		return serveRaw()
+	case "far":
+		return runErrand()
 	case "sshd":
 		return becomeSSHD(*dir)
 	case "":

@@ -32,6 +32,9 @@ type world struct {
 	key           crypto.PrivKey
 	self          peer.ID
 	gateway       *exec.Cmd
+
+	in     []string // what starts the gateway elsewhere, in front of its command
+	listen []string // multiaddrs; none: loopback
 }
 
 const policyText = `policy: 1
@@ -77,29 +80,31 @@ func build(ctx context.Context, dir string) error {
 
 // newWorld makes an owner who lends the two programs, and starts the gateway.
 // Peers beside those two may connect, and run nothing.
-func newWorld(ctx context.Context, dir, bin string, others ...peer.ID) (_ *world, err error) {
-	w := &world{dir: dir, bin: bin, owner: filepath.Join(dir, "owner"), caller: filepath.Join(dir, "caller")}
+func newWorld(ctx context.Context, dir, bin string, others ...peer.ID) (*world, error) {
+	w := &world{dir: dir, bin: bin}
+	return w, w.start(ctx, others)
+}
+
+func (w *world) start(ctx context.Context, others []peer.ID) (err error) {
+	w.owner, w.caller = filepath.Join(w.dir, "owner"), filepath.Join(w.dir, "caller")
 	defer func() {
 		if err != nil {
 			w.stop()
 		}
 	}()
 	if w.key, err = newKey(); err != nil {
-		return nil, err
+		return err
 	}
 	if w.self, err = peer.IDFromPrivateKey(w.key); err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		return err
 	}
 	if err := w.setUp(ctx, others); err != nil {
-		return nil, err
+		return err
 	}
-	if err := w.serve(ctx); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w.serve(ctx)
 }
 
 func (w *world) setUp(ctx context.Context, others []peer.ID) error {
@@ -131,7 +136,10 @@ func (w *world) setUp(ctx context.Context, others []peer.ID) error {
 
 // command prepares lend for one of the machines.
 func (w *world) command(ctx context.Context, home string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "lend"), args...)
+	return w.prepare(exec.CommandContext(ctx, filepath.Join(w.bin, "lend"), args...), home)
+}
+
+func (w *world) prepare(cmd *exec.Cmd, home string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "LEND_DIR="+home)
 	cmd.Dir = w.dir
 	return cmd
@@ -150,7 +158,15 @@ func (w *world) run(ctx context.Context, home string, args ...string) (string, e
 
 // serve starts the gateway and waits until it says that it is ready.
 func (w *world) serve(ctx context.Context) error {
-	w.gateway = w.command(ctx, w.owner, "serve", "--log", "error", "--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1")
+	listen := w.listen
+	if len(listen) == 0 {
+		listen = []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}
+	}
+	args := append(slices.Clone(w.in), filepath.Join(w.bin, "lend"), "serve", "--log", "error")
+	for _, l := range listen {
+		args = append(args, "--listen", l)
+	}
+	w.gateway = w.prepare(exec.CommandContext(ctx, args[0], args[1:]...), w.owner)
 	w.gateway.Stderr = os.Stderr
 	out, err := w.gateway.StdoutPipe()
 	if err != nil {

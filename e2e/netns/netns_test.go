@@ -13,16 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/e2e/rig"
+	"github.com/lendcli/lend/e2e/shaper"
 )
 
 // rough is a bad line: 50 ms there and back, 1 % of the packets lost each way, some
 // out of order or twice.
-func rough() shape {
-	return shape{delay: 25 * time.Millisecond, loss: 0.01, reorder: 0.02, jitter: 15 * time.Millisecond, duplicate: 0.005}
+func rough() shaper.Shape {
+	return shaper.Shape{Delay: 25 * time.Millisecond, Loss: 0.01, Reorder: 0.02, Jitter: 15 * time.Millisecond, Duplicate: 0.005}
 }
 
 // narrow is a line so narrow that a run can be caught in the middle.
-func narrow() shape { return shape{delay: 5 * time.Millisecond, rate: 1 << 20} }
+func narrow() shaper.Shape { return shaper.Shape{Delay: 5 * time.Millisecond, Rate: 1 << 20} }
 
 // commands are what is caught in the middle: cat has bytes both ways.
 func commands() []string {
@@ -146,10 +147,10 @@ func TestBlackHole(t *testing.T) {
 			n := newNet(t, "1m", narrow())
 			for i, command := range commands() {
 				c := n.catch(t, part, command, 4<<20)
-				n.link.hole.Store(true)
+				n.link.SetHole(true)
 				before := c.out.n.Load()
 				began := time.Now()
-				time.AfterFunc(5*time.Second, func() { n.link.hole.Store(false) })
+				time.AfterFunc(5*time.Second, func() { n.link.SetHole(false) })
 				c.whole(t, 2*time.Minute)
 				took := time.Since(began)
 				require.Greater(t, took, 5*time.Second)
@@ -195,7 +196,7 @@ func TestCutForGood(t *testing.T) {
 			}
 			n := newNet(t, "3s", narrow())
 			c := n.catch(t, part, "print", 64<<20)
-			n.link.hole.Store(true)
+			n.link.SetHole(true)
 			began := time.Now()
 			require.Equal(t, 255, c.run.Wait(t, 3*time.Minute), "%s", &c.run.Stderr)
 			told := time.Since(began)
@@ -204,7 +205,7 @@ func TestCutForGood(t *testing.T) {
 			ended := time.Since(began)
 			require.Equal(t, "PEER_GONE", n.operation(c.op).Code)
 			require.Equal(t, 1, n.Starts())
-			n.link.hole.Store(false)
+			n.link.SetHole(false)
 			again := n.Run(n.Lease(part), "", "print", "17")
 			again.Start(t)
 			require.Zero(t, again.Wait(t, rig.Patience), "%s", &again.Stderr)
@@ -222,7 +223,7 @@ func TestSlowLine(t *testing.T) {
 			if !rig.Long() {
 				t.Skip("needs LEND_TEST_LONG=1: two minutes")
 			}
-			n := newNet(t, "2m", shape{delay: 100 * time.Millisecond, rate: 48 << 10})
+			n := newNet(t, "2m", shaper.Shape{Delay: 100 * time.Millisecond, Rate: 48 << 10})
 			for i, command := range []string{"print", "cat"} {
 				began := time.Now()
 				c := n.catch(t, part, command, 2<<20)

@@ -3,17 +3,16 @@
 package netns
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/lendcli/lend/e2e/rig"
+	"github.com/lendcli/lend/e2e/shaper"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -27,62 +26,47 @@ const (
 
 func ip(t *testing.T, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
-	require.NoError(t, err, "ip %s: %s", strings.Join(args, " "), out)
+	require.NoError(t, shaper.IP(t.Context(), args...))
 }
 
 // newNamespace makes a network namespace with loopback until the test ends.
 func newNamespace(t *testing.T, kind string) string {
 	t.Helper()
 	ns := fmt.Sprintf("lend-%d-%s-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), kind)
-	ip(t, "netns", "add", ns)
-	t.Cleanup(func() {
-		out, err := exec.Command("ip", "netns", "del", ns).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	})
-	ip(t, "-n", ns, "link", "set", "lo", "up")
+	require.NoError(t, shaper.AddNamespace(t.Context(), ns))
+	t.Cleanup(func() { require.NoError(t, shaper.DeleteNamespace(context.Background(), ns)) })
 	return ns
 }
 
-// inNamespace calls f on a thread that ends afterwards.
-func inNamespace(ns string, f func(), failed *error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // for good: the thread must not come back
-		fd, err := unix.Open("/run/netns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			*failed = err
-			return
-		}
-		defer func() { _ = unix.Close(fd) }()
-		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-			*failed = err
-			return
-		}
-		f()
-	}()
-	<-done
+// newLink carries packets between the namespaces until the end of the test.
+func newLink(t *testing.T, s shaper.Shape, seed uint64, namespaces [2]string) *shaper.Link {
+	t.Helper()
+	l, err := shaper.Open(s, seed, namespaces)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		t.Logf("link: %s", l)
+	})
+	return l
 }
 
 // net is an owner's and a caller's machine with a link between them.
 type net struct {
 	*rig.World
-	link    *link
+	link    *shaper.Link
 	gateway *rig.Gateway
 	caller  string // the namespace
 }
 
 // newNet makes the machines and serves; keep is the grace of the policy.
-func newNet(t *testing.T, keep string, s shape) *net {
+func newNet(t *testing.T, keep string, s shaper.Shape) *net {
 	t.Helper()
 	rig.Need(t, "ip", "go")
 	owner, caller := newNamespace(t, "owner"), newNamespace(t, "caller")
 	n := &net{World: rig.New(t, "", keep), caller: caller}
 	n.link = newLink(t, s, 1, [2]string{owner, caller})
 	for ns, address := range map[string]string{owner: ownerAddress, caller: callerAddress} {
-		ip(t, "-n", ns, "address", "add", address+"/24", "dev", "lend0")
-		ip(t, "-n", ns, "link", "set", "lend0", "up", "txqueuelen", "1000")
+		require.NoError(t, shaper.SetUp(t.Context(), ns, address))
 	}
 	n.OwnerIn = []string{"ip", "netns", "exec", owner}
 	n.CallerIn = []string{"ip", "netns", "exec", caller}

@@ -1,87 +1,81 @@
 //go:build linux
 
-package netns
+package shaper
 
 import (
 	"container/heap"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
-// shape is what happens to packets of one direction.
-type shape struct {
-	delay, jitter            time.Duration // jitter is added to the packets that are held back
-	loss, reorder, duplicate float64       // shares of the packets
-	rate                     int           // bytes per second; 0: no bound
+// Shape is what happens to the packets of one direction.
+type Shape struct {
+	Delay, Jitter            time.Duration // Jitter is added to the packets that are held back
+	Loss, Reorder, Duplicate float64       // shares of the packets
+	Rate                     int           // bytes per second; 0: no bound
 }
 
 // maxQueued is when a bounded link drops what comes: a quarter of a second of it,
 // and no less than this.
 const maxQueued = 128 << 10
 
-// link carries IP packets between two devices.
-type link struct {
+// Link carries IP packets between two devices. Its methods are safe for concurrent
+// use.
+type Link struct {
 	hole                             atomic.Bool
 	carried, lost, held, twice, gone atomic.Int64
 	devices                          [2]*os.File
 	wg                               sync.WaitGroup
 }
 
-// newLink makes the device lend0 in both namespaces and carries packets between
-// them until the end of the test.
-func newLink(t *testing.T, s shape, seed uint64, namespaces [2]string) *link {
-	t.Helper()
-	l := &link{}
+// Open makes the device Device in both namespaces, without an address and down, and
+// carries packets between them until Close. The seed decides which packets are lost.
+func Open(s Shape, seed uint64, namespaces [2]string) (*Link, error) {
+	l := &Link{}
 	for i, ns := range namespaces {
-		l.devices[i] = openDevice(t, ns)
+		d, err := openDevice(ns)
+		if err != nil {
+			if i > 0 {
+				_ = l.devices[0].Close()
+			}
+			return nil, fmt.Errorf("open a device in %s: %w", ns, err)
+		}
+		l.devices[i] = d
 	}
 	for i := range 2 {
-		w := &wire{link: l, shape: s, to: l.devices[1-i], wake: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		w := &wire{Link: l, Shape: s, to: l.devices[1-i], wake: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, uint64(i)))}
 		done := make(chan struct{})
 		l.wg.Go(func() { defer close(done); w.take(l.devices[i]) })
 		l.wg.Go(func() { w.give(done) })
 	}
-	t.Cleanup(func() {
-		for _, d := range l.devices {
-			_ = d.Close()
-		}
-		l.wg.Wait()
-		t.Logf("link: %d carried, %d lost, %d held back, %d twice, %d into the hole",
-			l.carried.Load(), l.lost.Load(), l.held.Load(), l.twice.Load(), l.gone.Load())
-	})
-	return l
+	return l, nil
 }
 
-// openDevice makes a TUN device in a namespace; it goes with the file.
-func openDevice(t *testing.T, ns string) *os.File {
-	t.Helper()
-	var fd int
-	var err error
-	inNamespace(ns, func() {
-		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
-			return
-		}
-		var request *unix.Ifreq
-		if request, err = unix.NewIfreq("lend0"); err == nil {
-			request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
-		}
-	}, &err)
-	require.NoError(t, err)
-	return os.NewFile(uintptr(fd), "/dev/net/tun")
+// SetHole opens a black hole, which swallows what is on the way too, or closes it.
+func (l *Link) SetHole(open bool) { l.hole.Store(open) }
+
+// Close takes the devices away and waits until nothing is carried any more.
+func (l *Link) Close() error {
+	err := errors.Join(l.devices[0].Close(), l.devices[1].Close())
+	l.wg.Wait()
+	return err
+}
+
+// String says what happened to the packets so far.
+func (l *Link) String() string {
+	return fmt.Sprintf("%d carried, %d lost, %d held back, %d twice, %d into the hole",
+		l.carried.Load(), l.lost.Load(), l.held.Load(), l.twice.Load(), l.gone.Load())
 }
 
 // wire is one direction.
 type wire struct {
-	*link
-	shape
+	*Link
+	Shape
 	to     *os.File
 	random *rand.Rand // owned by take
 	wake   chan struct{}
@@ -125,17 +119,17 @@ func (w *wire) take(from *os.File) {
 		case w.hole.Load():
 			w.gone.Add(1)
 			continue
-		case w.random.Float64() < w.loss:
+		case w.random.Float64() < w.Loss:
 			w.lost.Add(1)
 			continue
 		}
-		delay := w.delay
-		if w.random.Float64() < w.reorder {
+		delay := w.Delay
+		if w.random.Float64() < w.Reorder {
 			w.held.Add(1)
-			delay += w.jitter
+			delay += w.Jitter
 		}
 		w.add(append([]byte(nil), b[:n]...), delay)
-		if w.random.Float64() < w.duplicate {
+		if w.random.Float64() < w.Duplicate {
 			w.twice.Add(1)
 			w.add(append([]byte(nil), b[:n]...), delay)
 		}
@@ -146,15 +140,15 @@ func (w *wire) add(b []byte, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := time.Now()
-	if w.rate > 0 {
+	if w.Rate > 0 {
 		if w.free.Before(at) {
 			w.free = at
 		}
-		if ahead := w.free.Sub(at); ahead.Seconds()*float64(w.rate) > max(maxQueued, float64(w.rate)/4) {
+		if ahead := w.free.Sub(at); ahead.Seconds()*float64(w.Rate) > max(maxQueued, float64(w.Rate)/4) {
 			w.lost.Add(1)
 			return
 		}
-		w.free = w.free.Add(time.Duration(float64(len(b)) / float64(w.rate) * float64(time.Second)))
+		w.free = w.free.Add(time.Duration(float64(len(b)) / float64(w.Rate) * float64(time.Second)))
 		at = w.free
 	}
 	w.number++
