@@ -52,7 +52,7 @@ var arrows = []struct {
 	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "lease/revocation", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
 	{"localhost/internal/*", nil, "helpers of the runtime"},
 	{"localhost/manifest", []string{"localhost/internal/*", "protocol/name", "protocol/argv"}, "strict types"},
-	{"localhost/route", []string{"protocol/name", "protocol/argv"}, "values that the gateway may hold"},
+	{"localhost/route", []string{"localhost/internal/revision", "protocol/name", "protocol/argv"}, "values that the gateway may hold"},
 	{"localhost/process", []string{"localhost/route", "localhost/process/*"}, "the only place that starts programs"},
 	{"localhost/process/*", []string{"localhost/process/*"}, "what the supervisor binary links"},
 	{"localhost/*", []string{"localhost/*", "protocol/name", "protocol/argv"}, "a Connector runtime does not know that it is shared"},
@@ -239,16 +239,17 @@ func TestSpawnsShell(t *testing.T) {
 
 // budgets that have an ADR of their own; the text names it.
 var budgetExceptions = map[string]budget{
-	"protocol":          {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
-	"protocol/argv":     {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
-	"gateway":           {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
-	"gateway/admin":     {exported: 32, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
-	"gateway/ledger":    {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
-	"gateway/operation": {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
-	"gateway/client":    {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
-	"lease":             {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
-	"policy":            {exported: 30, adr: "0025-policy-packages.md"},
-	"localhost/process": {codeLines: 1620, adr: "0054-three-systems-in-one-package.md"},
+	"protocol":           {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
+	"protocol/argv":      {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
+	"gateway":            {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
+	"gateway/admin":      {exported: 32, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
+	"gateway/ledger":     {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
+	"gateway/operation":  {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
+	"gateway/client":     {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
+	"lease":              {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
+	"policy":             {exported: 30, adr: "0025-policy-packages.md"},
+	"localhost/manifest": {exported: 28, adr: "0110-a-manifest-is-run-whole-or-refused.md"},
+	"localhost/process":  {codeLines: 1620, adr: "0054-three-systems-in-one-package.md"},
 }
 
 type budget struct {

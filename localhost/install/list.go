@@ -10,6 +10,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
@@ -69,6 +70,9 @@ func (s *Store) releaseFrom(sl depot.Slot, rec depot.Receipt) (Release, error) {
 		return Release{}, tampered(rec.Name, rec.Version, err)
 	}
 	m, err := manifest.Parse(b)
+	if err == nil {
+		m, err = m.For(interpreter.Target())
+	}
 	if err != nil {
 		return Release{}, tampered(rec.Name, rec.Version, err)
 	}

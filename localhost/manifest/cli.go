@@ -1,10 +1,8 @@
 package manifest
 
 import (
-	"encoding/base64"
-	"encoding/hex"
+	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,136 +11,46 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
+// cli checks the command-line program: one implementation, or one for each target.
 func (c *checker) cli(d *cliDocument) CLI {
-	out := CLI{Kind: d.Kind, Entrypoint: d.Entrypoint, SHA256: d.SHA256}
-	switch d.Kind {
-	case KindNative:
-		c.entrypoint(d)
-		c.absent("cli.runtime", d.Runtime != nil, d.Kind)
-		c.absent("cli.package", d.Package != nil, d.Kind)
-	case KindScript:
-		c.entrypoint(d)
-		c.absent("cli.package", d.Package != nil, d.Kind)
-		if d.Runtime == nil {
-			c.bad("cli.runtime", "it is missing: a script needs a verified interpreter")
-			break
+	one := implementationDocument{d.Kind, d.Entrypoint, d.SHA256, d.Runtime, d.Package, d.Archive}
+	var out CLI
+	if d.Targets == nil {
+		out.Implementation = c.implementation("cli", one)
+	} else {
+		out.Targets = c.targets(d.Targets)
+		if one != (implementationDocument{}) {
+			c.bad("cli", "with targets, each of them says what it is, and nothing beside them does")
 		}
-		out.Runtime = c.runtime(d.Runtime)
-	case KindNPM:
-		c.absent("cli.entrypoint", d.Entrypoint != "", d.Kind)
-		c.sha256(d.SHA256)
-		out.Runtime = c.runtime(orNode(d.Runtime))
-		if out.Runtime.Profile != "node" {
-			c.bad("cli.runtime.profile", "an npm package runs on \"node\"")
-		}
-		if d.Package == nil {
-			c.bad("cli.package", "it is missing")
-			break
-		}
-		if d.SHA256 != "" && d.Package.Native == "" {
-			c.bad("cli.sha256", "with kind %q only for a native executable (cli.package.native)", d.Kind)
-		}
-		out.Package = c.pkg(d.Package)
-	default:
-		c.bad("cli.kind", "want %q, %q or %q, not %s", KindNative, KindScript, KindNPM, name.Quote(string(d.Kind)))
 	}
+	out.Probe = c.probe(d.Probe)
 	out.Contract = c.contract(d)
 	return out
 }
 
-func orNode(r *runtimeDocument) *runtimeDocument {
-	if r == nil {
-		return &runtimeDocument{Profile: "node"}
+// probe is a run without a caller: its arguments are exactly these.
+func (c *checker) probe(d *probeDocument) *Probe {
+	if d == nil {
+		return nil
 	}
-	return r
-}
-
-func (c *checker) absent(path string, present bool, k Kind) {
-	if present {
-		c.bad(path, "not with kind %q", k)
+	if n := len(d.Arguments); n < 1 || n > maxProbeArguments {
+		c.bad("cli.readinessProbe.arguments", "want 1 to %d", maxProbeArguments)
 	}
-}
-
-func (c *checker) entrypoint(d *cliDocument) {
-	c.err("cli.entrypoint", CheckPath(d.Entrypoint))
-	if d.Entrypoint == FileName {
-		c.bad("cli.entrypoint", "it is the manifest")
-	}
-	c.sha256(d.SHA256)
-}
-
-func (c *checker) sha256(s string) {
-	if b, err := hex.DecodeString(s); s != "" && (err != nil || len(b) != 32 || strings.ToLower(s) != s) {
-		c.bad("cli.sha256", "want 64 lower-case hexadecimal digits")
-	}
-}
-
-func (c *checker) runtime(d *runtimeDocument) *Runtime {
-	r := &Runtime{Profile: d.Profile, ABI: d.ABI}
-	if d.ABI != "" && !abiName.MatchString(d.ABI) {
-		c.bad("cli.runtime.abi", "want language, major version and system, such as \"python3-linux-x64\"")
-	}
-	c.identifier("cli.runtime.profile", d.Profile)
-	if d.Range != "" {
-		var err error
-		r.Range, err = ParseRange(d.Range)
-		c.err("cli.runtime.range", err)
-	}
-	return r
-}
-
-var (
-	packageName = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,126}/)?[a-z0-9][a-z0-9._-]{0,126}$`)
-	binName     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
-	abiName     = regexp.MustCompile(`^[a-z]{1,32}[0-9]{1,4}-[a-z0-9]{1,16}-[a-z0-9]{1,16}$`)
-	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-)
-
-// CheckPackage says whether name and version are an exact npm package: an optional
-// @scope/ and a name in lower case, and x.y.z with an optional prerelease.
-func CheckPackage(pkg, version string) error {
-	if !packageName.MatchString(pkg) || CheckPath(pkg) != nil {
-		return &InvalidError{"package", "want a package name such as \"json5\" or \"@scope/name\", not " + name.Quote(pkg)}
-	}
-	if !ExactVersion(version) {
-		return &InvalidError{"version", "want one exact version such as \"2.2.3\", not " + name.Quote(version)}
-	}
-	return nil
-}
-
-func (c *checker) pkg(d *packageDocument) *Package {
-	c.err("cli.package", CheckPackage(d.Name, d.Version))
-	if b, err := base64.StdEncoding.Strict().DecodeString(strings.TrimPrefix(d.Integrity, "sha512-")); err != nil || len(b) != 64 ||
-		!strings.HasPrefix(d.Integrity, "sha512-") {
-		c.bad("cli.package.integrity", "want \"sha512-\" and the base64 of 64 bytes")
-	}
-	if d.Bin != "" && !binName.MatchString(d.Bin) {
-		c.bad("cli.package.bin", "want the name of one of the package's commands")
-	}
-	if d.Lock == "" {
-		c.bad("cli.package.lock", "it is missing: a lock pins the whole tree (\"package-lock.json\")")
-	} else {
-		c.err("cli.package.lock", CheckPath(d.Lock))
-	}
-	if d.Native != "" {
-		c.err("cli.package.native", CheckPath(d.Native))
-		if d.Bin != "" {
-			c.bad("cli.package.native", "not with a bin: one of them says what runs")
+	size := 0
+	for i, a := range d.Arguments {
+		if strings.ContainsRune(a, 0) {
+			c.bad(fmt.Sprintf("cli.readinessProbe.arguments[%d]", i), "it holds NUL")
 		}
+		size += len(a)
 	}
-	c.lifecycle(d.Lifecycle)
-	return &Package{d.Name, d.Version, d.Integrity, d.Bin, d.Native, d.Lock, d.Lifecycle}
-}
-
-func (c *checker) lifecycle(l *Lifecycle) {
-	if l == nil {
-		return
+	if size > maxProbeBytes {
+		c.bad("cli.readinessProbe.arguments", "longer than %d bytes together", maxProbeBytes)
 	}
-	if l.Event != "postinstall" {
-		c.bad("cli.package.lifecycle.event", "want \"postinstall\": no other script ever runs")
+	t, err := time.ParseDuration(d.Timeout)
+	if err != nil || t < minTimeout || t > maxProbeTimeout {
+		c.bad("cli.readinessProbe.timeout", "want a time from %s to %s, such as \"5s\"", minTimeout, maxProbeTimeout)
 	}
-	c.err("cli.package.lifecycle.entrypoint", CheckPath(l.Entrypoint))
-	c.arguments("cli.package.lifecycle.arguments", l.Arguments)
+	return &Probe{Arguments: slices.Clone(d.Arguments), Timeout: t}
 }
 
 func (c *checker) contract(d *cliDocument) argv.Contract {

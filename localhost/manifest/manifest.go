@@ -1,18 +1,21 @@
 package manifest
 
 import (
+	"time"
+
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// FileName is the manifest's place in a Connector's directory or archive: its root.
-const FileName = "connector-manifest.json"
-
-// SchemaVersion is the only value of schemaVersion.
-const SchemaVersion = "1"
-
-// MaxBytes bounds a manifest file, in bytes.
-const MaxBytes = 1 << 20
+// Of the file.
+const (
+	// FileName is the manifest's place in a Connector's directory or archive: its root.
+	FileName = "connector-manifest.json"
+	// SchemaVersion is the only value of schemaVersion.
+	SchemaVersion = "1"
+	// MaxBytes bounds a manifest file, in bytes.
+	MaxBytes = 1 << 20
+)
 
 // Manifest is one Connector release as its author declares it. Parse makes it;
 // holders must not change what it refers to.
@@ -21,10 +24,20 @@ type Manifest struct {
 	Version     name.Version
 	DisplayName string // one line, 1 to 256 bytes
 	Description string // at most 16 KiB
-	CLI         CLI
-	Secrets     []Secret  // at most 64, names and variables unique
-	Settings    []Setting // at most 64, names and variables unique
-	Login       *Login    // nil: the CLI has no login of its own
+	// IconURL is an https address of at most 2048 bytes that nothing here fetches; ""
+	// is none.
+	IconURL string
+	// Permissions are what the author says that the Connector does with the account,
+	// as "name" or "name:scope", sorted, at most 64. They are shown; nothing enforces them.
+	Permissions []string
+	// Aliases are other names by which an agent may look for the Connector, at most 12.
+	Aliases  []string
+	CLI      CLI
+	MCP      *MCP      // nil: the Connector has no MCP server
+	Builtin  *Builtin  // nil: it is no part of the host
+	Secrets  []Secret  // at most 64, names and variables unique
+	Settings []Setting // at most 64, names and variables unique
+	Login    *Login    // nil: the CLI has no login of its own
 
 	canonical []byte
 }
@@ -42,8 +55,30 @@ const (
 	KindNPM Kind = "npm"
 )
 
-// CLI is the command-line program of a Connector.
+// CLI is the command-line program of a Connector. It is zero where a manifest has
+// none: For refuses such a one.
 type CLI struct {
+	// Implementation is what runs. While Targets has entries it is zero, until For
+	// takes one of them.
+	Implementation
+	// Targets holds one implementation for each system, by names such as "linux-x64";
+	// nil where one implementation is for all.
+	Targets map[string]Implementation
+	// Probe asks whether the CLI is ready, or is nil. It is not in the contract.
+	Probe *Probe
+	// Contract is the public surface, the same for all targets: command, fixed
+	// arguments, variables that parameters may set, timeout and commands.
+	Contract argv.Contract
+}
+
+// Probe is one run of the CLI that tells whether it is ready: exit status 0.
+type Probe struct {
+	Arguments []string      // 1 to 32, 16 KiB together; they come after Contract.Arguments
+	Timeout   time.Duration // 100 ms to 30 s
+}
+
+// Implementation is what runs for a CLI.
+type Implementation struct {
 	Kind Kind
 	// Entrypoint is the safe relative path of the executable or script in the
 	// artifact; "" for KindNPM.
@@ -55,9 +90,9 @@ type CLI struct {
 	Runtime *Runtime
 	// Package is set for KindNPM, else nil.
 	Package *Package
-	// Contract is the public surface: command, fixed arguments, variables that
-	// parameters may set, timeout and commands.
-	Contract argv.Contract
+	// Archive is where a KindNative program comes from that is not in the artifact, else
+	// nil.
+	Archive *Archive
 }
 
 // Runtime asks for a verified interpreter.

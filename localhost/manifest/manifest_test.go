@@ -98,7 +98,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, doc, from, to, want string }{
 		{"schema-version", native, `"schemaVersion": "1"`, `"schemaVersion": "2"`, "schemaVersion"},
 		{"schema-version-number", native, `"schemaVersion": "1"`, `"schemaVersion": 1`, "cannot unmarshal"},
-		{"unknown-field", native, `"secrets"`, `"iconUrl": "x", "secrets"`, `unknown field "iconUrl"`},
+		{"unknown-field", native, `"secrets"`, `"iconURL": "x", "secrets"`, `did you mean "iconUrl"?`},
 		{"unknown-cli-field", native, `"kind": "native",`, `"kind": "native", "path": "/bin/x",`, `cli (byte`},
 		{"wrong-case", native, `"displayName"`, `"displayname"`, `did you mean "displayName"?`},
 		{"duplicate", native, `"key": "printer",`, `"key": "printer", "key": "printer",`, "duplicate field"},
@@ -363,6 +363,9 @@ func TestReleaseDigest(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(native))
 	f.Add([]byte(npmManifest))
+	for _, doc := range []string{whole, mcpLocal, mcpRemote, builtin} {
+		f.Add([]byte(doc))
+	}
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		m, err := Parse(in)

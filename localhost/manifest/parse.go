@@ -21,6 +21,14 @@ const (
 	maxDeclared  = 64 // secrets, settings
 	minTimeout   = 100 * time.Millisecond
 	maxTimeout   = 24 * time.Hour
+
+	maxProbeArguments = 32
+	maxProbeBytes     = 16 << 10 // of its arguments together
+	maxProbeTimeout   = 30 * time.Second
+	maxPermissions    = 64
+	maxAliases        = 12
+	maxAlias          = 48 // characters
+	maxIconURL        = 2048
 )
 
 // InvalidError is one fault of a manifest. Parse returns all that it finds, joined.
@@ -37,23 +45,50 @@ type document struct {
 	Version       string            `json:"version"`
 	DisplayName   string            `json:"displayName"`
 	Description   string            `json:"description,omitempty"`
-	CLI           *cliDocument      `json:"cli"`
+	IconURL       *string           `json:"iconUrl,omitempty"`
+	Permissions   []string          `json:"permissions,omitempty"`
+	AgentRouting  *routingDocument  `json:"agentRouting,omitempty"`
+	CLI           *cliDocument      `json:"cli,omitempty"`
+	MCP           *mcpDocument      `json:"mcp,omitempty"`
+	Builtin       *builtinDocument  `json:"builtin,omitempty"`
 	Secrets       []secretDocument  `json:"secrets,omitempty"`
 	Settings      []settingDocument `json:"settings,omitempty"`
 	Login         *loginDocument    `json:"login,omitempty"`
 }
 
+type routingDocument struct {
+	Aliases []string `json:"aliases"`
+}
+
 type cliDocument struct {
-	Command     string                      `json:"command"`
-	Kind        Kind                        `json:"kind"`
-	Entrypoint  string                      `json:"entrypoint,omitempty"`
-	SHA256      string                      `json:"sha256,omitempty"`
-	Runtime     *runtimeDocument            `json:"runtime,omitempty"`
-	Package     *packageDocument            `json:"package,omitempty"`
-	Arguments   []string                    `json:"arguments,omitempty"`
-	Environment []string                    `json:"environment,omitempty"`
-	Timeout     string                      `json:"timeout,omitempty"`
-	Commands    map[string]argv.Declaration `json:"commands,omitempty"`
+	Command     string                            `json:"command"`
+	Kind        Kind                              `json:"kind,omitempty"`
+	Entrypoint  string                            `json:"entrypoint,omitempty"`
+	SHA256      string                            `json:"sha256,omitempty"`
+	Runtime     *runtimeDocument                  `json:"runtime,omitempty"`
+	Package     *packageDocument                  `json:"package,omitempty"`
+	Archive     *Archive                          `json:"archive,omitempty"`
+	Targets     map[string]implementationDocument `json:"targets,omitempty"`
+	Probe       *probeDocument                    `json:"readinessProbe,omitempty"`
+	Arguments   []string                          `json:"arguments,omitempty"`
+	Environment []string                          `json:"environment,omitempty"`
+	Timeout     string                            `json:"timeout,omitempty"`
+	Commands    map[string]argv.Declaration       `json:"commands,omitempty"`
+}
+
+// implementationDocument is what differs from one target to another.
+type implementationDocument struct {
+	Kind       Kind             `json:"kind"`
+	Entrypoint string           `json:"entrypoint,omitempty"`
+	SHA256     string           `json:"sha256,omitempty"`
+	Runtime    *runtimeDocument `json:"runtime,omitempty"`
+	Package    *packageDocument `json:"package,omitempty"`
+	Archive    *Archive         `json:"archive,omitempty"`
+}
+
+type probeDocument struct {
+	Arguments []string `json:"arguments"`
+	Timeout   string   `json:"timeout"`
 }
 
 type runtimeDocument struct {
@@ -151,13 +186,13 @@ func (c *checker) manifest(d *document) Manifest {
 	}
 	c.line("displayName", d.DisplayName, 256)
 	c.text("description", d.Description, 16<<10)
-	if d.CLI == nil {
-		c.bad("cli", "it is missing")
-	} else {
-		m.CLI = c.cli(d.CLI)
-	}
+	c.about(d, &m)
+	c.interfaces(d, &m)
 	c.declared(d, &m)
 	if d.Login != nil {
+		if d.CLI == nil {
+			c.bad("login", "without a cli nothing logs in")
+		}
 		c.arguments("login.arguments", d.Login.Arguments)
 		m.Login = &Login{Arguments: slices.Clone(d.Login.Arguments)}
 	}
