@@ -21,7 +21,7 @@ type Activity struct {
 // identity, and a revision that is raised by every start, every end and every change
 // of the routes. What is returned is at least as new as the revision.
 func (r *Registry) Activity() (revision uint64, all []Activity) {
-	revision = r.activity.now() // first: what changes meanwhile is announced
+	revision = r.activity.Now() // first: what changes meanwhile is announced
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, p := range r.current {
@@ -40,7 +40,7 @@ func (r *Registry) Activity() (revision uint64, all []Activity) {
 }
 
 // ActivityChanged is Changed for the revision of Activity.
-func (r *Registry) ActivityChanged(seen uint64) <-chan struct{} { return r.activity.after(seen) }
+func (r *Registry) ActivityChanged(seen uint64) <-chan struct{} { return r.activity.After(seen) }
 
 func (p *published) activity(retiring bool) Activity {
 	p.group.mu.Lock()

@@ -6,13 +6,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
-// Bounds of a start, after rendering.
+// Bounds of a start, after rendering, and of a descriptor.
 const (
 	MaxArguments     = 256
 	MaxArgumentBytes = 131071    // one argument
 	MaxArgumentTotal = 256 << 10 // all arguments together
+
+	MaxDisplayName = 256 // bytes
+	MaxAliases     = 12
+	MaxAlias       = 192 // bytes: 48 characters
+
+	MaxProbeArguments = 32
+	MaxProbeBytes     = 16 << 10 // of a probe's arguments together
+	MaxProbeTime      = 30 * time.Second
+
+	MaxRoutes = 4096 // current ones, of one Registry
 )
 
 // contractHashPrefix begins every contract hash.
@@ -66,7 +77,17 @@ func (id Identity) complete() bool {
 // bounds.
 func (d Descriptor) bounded() bool {
 	return len(d.DisplayName) <= MaxDisplayName && len(d.Aliases) <= MaxAliases &&
-		!slices.ContainsFunc(d.Aliases, func(a string) bool { return a == "" || len(a) > MaxAlias })
+		!slices.ContainsFunc(d.Aliases, func(a string) bool { return a == "" || len(a) > MaxAlias }) &&
+		(d.Probe == nil || d.Probe.bounded())
+}
+
+func (p *Probe) bounded() bool {
+	size := 0
+	for _, a := range p.Arguments {
+		size += len(a)
+	}
+	return len(p.Arguments) > 0 && len(p.Arguments) <= MaxProbeArguments && size <= MaxProbeBytes &&
+		checkArguments(p.Arguments) == nil && p.Timeout > 0 && p.Timeout <= MaxProbeTime
 }
 
 // digest tells whether s is a SHA-256 in lower-case hexadecimal.

@@ -42,6 +42,13 @@ func cloneParameter(p *argv.Parameter) {
 	}
 }
 
+func cloneProbe(p *Probe) *Probe {
+	if p = clonePointer(p); p != nil {
+		p.Arguments = slices.Clone(p.Arguments)
+	}
+	return p
+}
+
 func clonePointer[T any](p *T) *T {
 	if p == nil {
 		return nil

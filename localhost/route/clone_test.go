@@ -64,3 +64,13 @@ func TestCloneContract(t *testing.T) {
 	empty := argv.Contract{Commands: []argv.Command{{Parameters: []argv.Parameter{{Schemas: []argv.Schema{{Enum: []string{}}}}}}}}
 	require.NotNil(t, cloneContract(empty).Commands[0].Parameters[0].Schemas[0].Enum, "present but empty stays present")
 }
+
+func TestCloneProbe(t *testing.T) {
+	t.Parallel()
+	var p Probe
+	fill(reflect.ValueOf(&p).Elem())
+	clone := cloneProbe(&p)
+	require.Equal(t, &p, clone)
+	requireNothingShared(t, reflect.ValueOf(&p), reflect.ValueOf(clone), "probe")
+	require.Nil(t, cloneProbe(nil))
+}

@@ -54,7 +54,7 @@ func (r *Registry) drained(p *published) {
 		r.retiring[p] = struct{}{} // Settle says so
 		r.mu.Unlock()
 	}
-	r.activity.raise()
+	r.activity.Raise()
 }
 
 // hurry moves a draining route to those that are closed at once. mu is held.

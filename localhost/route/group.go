@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lendcli/lend/localhost/internal/revision"
 )
 
 // retireGrace is how long a process of a retired route may take to end by itself
@@ -27,8 +29,8 @@ type group struct {
 	owned   map[*CLIConnection]struct{}
 	changed chan struct{} // closed and replaced when pending shrinks
 
-	activity *notice // told after every change of pending and owned; may be nil
-	empty    func()  // called once, when nothing is pending or owned; see drain
+	activity *revision.Counter // told after every change of pending and owned; may be nil
+	empty    func()            // called once, when nothing is pending or owned; see drain
 }
 
 // errFenced is what a start gets whose route is no longer current.
@@ -117,7 +119,7 @@ func (g *group) begin(cancel context.CancelCauseFunc) (*pending, error) {
 	}
 	p := &pending{group: g, cancel: cancel}
 	g.pending[p] = struct{}{}
-	g.activity.raise()
+	g.activity.Raise()
 	return p, nil
 }
 
@@ -185,7 +187,7 @@ func (g *group) fence() {
 func (g *group) release(c *CLIConnection) {
 	g.mu.Lock()
 	delete(g.owned, c)
-	g.activity.raise()
+	g.activity.Raise()
 	f := g.emptied()
 	g.mu.Unlock()
 	f()
@@ -193,7 +195,7 @@ func (g *group) release(c *CLIConnection) {
 
 // shrunk wakes those who wait for pending starts. mu is held.
 func (g *group) shrunk() {
-	g.activity.raise()
+	g.activity.Raise()
 	close(g.changed)
 	g.changed = make(chan struct{})
 }

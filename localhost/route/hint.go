@@ -7,13 +7,6 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Bounds of what a descriptor says to people and agents.
-const (
-	MaxDisplayName = 256 // bytes
-	MaxAliases     = 12
-	MaxAlias       = 192 // bytes: 48 characters
-)
-
 // Hint helps to find the Connector that somebody means. It is made of the
 // descriptors of one Connector and decides nothing: what may run is the policy's.
 type Hint struct {

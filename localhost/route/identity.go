@@ -1,6 +1,8 @@
 package route
 
 import (
+	"time"
+
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -41,4 +43,13 @@ type Descriptor struct {
 	Aliases []string
 	// Contract is what ContractHash covers.
 	Contract argv.Contract
+	// Probe tells whether the CLI is ready; nil if nothing does. It decides nothing
+	// about the route.
+	Probe *Probe
+}
+
+// Probe is one run of a CLI that tells whether it is ready: exit status 0.
+type Probe struct {
+	Arguments []string      // 1 to 32, 16 KiB together; they come after those of the contract
+	Timeout   time.Duration // up to 30 s
 }

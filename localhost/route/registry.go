@@ -9,11 +9,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/lendcli/lend/localhost/internal/revision"
 	"github.com/lendcli/lend/protocol/name"
 )
-
-// MaxRoutes bounds the current routes of one Registry.
-const MaxRoutes = 4096
 
 // Launcher starts the CLI of one route. It is bound to the route's release and
 // connection, so the request cannot choose either. Prepare may be called
@@ -62,8 +60,8 @@ type Registry struct {
 	draining map[*published]struct{} // fenced; what runs of them may end by itself
 	closed   bool
 
-	routes   notice // raised under mu, when the set of current routes changes
-	activity notice // raised when anything that Activity shows changes
+	routes   revision.Counter // raised under mu, when the set of current routes changes
+	activity revision.Counter // raised when anything that Activity shows changes
 }
 
 // NewRegistry returns an empty registry with a fresh boot epoch.
@@ -95,6 +93,7 @@ func (r *Registry) Commit(ctx context.Context, d Descriptor, l Launcher) (Descri
 	}
 	d.Contract = cloneContract(d.Contract)
 	d.Aliases = slices.Clone(d.Aliases)
+	d.Probe = cloneProbe(d.Probe)
 	next, old, err := r.swap(d, l)
 	if err != nil {
 		return Descriptor{}, fmt.Errorf("commit route: %w", err)
@@ -161,8 +160,8 @@ func (r *Registry) fence(old *published) {
 
 // announce tells those who wait that the current routes have changed. mu is held.
 func (r *Registry) announce() {
-	r.routes.raise()
-	r.activity.raise()
+	r.routes.Raise()
+	r.activity.Raise()
 }
 
 // retire closes what a fenced route still runs, and forgets the route once
@@ -178,7 +177,7 @@ func (r *Registry) retire(ctx context.Context, p *published) error {
 	r.mu.Lock()
 	delete(r.retiring, p)
 	r.mu.Unlock()
-	r.activity.raise()
+	r.activity.Raise()
 	p.closed.Do(func() { p.closeErr = p.launcher.Close() })
 	return p.closeErr
 }

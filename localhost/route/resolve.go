@@ -41,7 +41,7 @@ func (r *Registry) Resolve(q Query) (Descriptor, error) {
 func (r *Registry) Snapshot() (revision uint64, routes []Descriptor) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.routes.now(), r.sorted()
+	return r.routes.Now(), r.sorted()
 }
 
 // sorted lists the current routes. mu is held.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -264,15 +265,27 @@ func TestDiscoverySummaryIsBounded(t *testing.T) {
 	r := NewRegistry()
 	ok := candidate(t, "github", "1.0.0", "default", "a")
 	ok.DisplayName = strings.Repeat("n", MaxDisplayName)
+	ok.Probe = &Probe{Arguments: make([]string, MaxProbeArguments), Timeout: MaxProbeTime}
+	ok.Probe.Arguments[0] = strings.Repeat("p", MaxProbeBytes)
 	for range MaxAliases {
 		ok.Aliases = append(ok.Aliases, strings.Repeat("a", MaxAlias))
 	}
 	commit(t, r, ok, &fakeLauncher{})
 	at, _ := r.Snapshot()
 	for title, spoil := range map[string]func(*Descriptor){
-		"name":        func(d *Descriptor) { d.DisplayName += "n" },
-		"aliases":     func(d *Descriptor) { d.Aliases = append(d.Aliases, "x") },
-		"alias":       func(d *Descriptor) { d.Aliases = []string{strings.Repeat("a", MaxAlias+1)} },
+		"name":       func(d *Descriptor) { d.DisplayName += "n" },
+		"aliases":    func(d *Descriptor) { d.Aliases = append(d.Aliases, "x") },
+		"alias":      func(d *Descriptor) { d.Aliases = []string{strings.Repeat("a", MaxAlias+1)} },
+		"probe":      func(d *Descriptor) { d.Probe = &Probe{Timeout: time.Second} },
+		"probe-time": func(d *Descriptor) { d.Probe = &Probe{Arguments: []string{"a"}, Timeout: MaxProbeTime + 1} },
+		"probe-ever": func(d *Descriptor) { d.Probe = &Probe{Arguments: []string{"a"}} },
+		"probe-many": func(d *Descriptor) {
+			d.Probe = &Probe{Arguments: make([]string, MaxProbeArguments+1), Timeout: time.Second}
+		},
+		"probe-long": func(d *Descriptor) {
+			d.Probe = &Probe{Arguments: []string{strings.Repeat("p", MaxProbeBytes), "p"}, Timeout: time.Second}
+		},
+		"probe-nul":   func(d *Descriptor) { d.Probe = &Probe{Arguments: []string{"a\x00"}, Timeout: time.Second} },
 		"empty-alias": func(d *Descriptor) { d.Aliases = []string{""} },
 	} {
 		bad := ok
