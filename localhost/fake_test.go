@@ -256,10 +256,10 @@ func version(tb testing.TB, s string) name.Version {
 	return v
 }
 
-func connectionID(t *testing.T, s string) name.ConnectionID {
-	t.Helper()
+func connectionID(tb testing.TB, s string) name.ConnectionID {
+	tb.Helper()
 	c, err := name.ParseConnectionID(s)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return c
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -97,6 +98,7 @@ func (s *Snapshot) read(root *os.Root, p string, l Limits, tree hash.Hash) (entr
 	if !id.wellFormed() {
 		return entry{}, changed(p, "not a private read-only file or directory")
 	}
+	id.settle()
 	if e.dir {
 		e.children, err = childNames(abs)
 		if p != "." {
@@ -151,6 +153,40 @@ func (s *Snapshot) File(p string) (abs, sum string, ok bool) {
 	return s.entries[i].abs, hex.EncodeToString(s.entries[i].sum[:]), true
 }
 
+// Identity is one state of one file: whatever changes its content, mode or owner
+// gives another. Times are nanoseconds since 1970; a zero Inode means that the system
+// has no such numbers.
+type Identity struct {
+	Device, Inode           uint64
+	Size, Modified, Changed int64
+}
+
+// Identity returns that of the file p of the tree as it was when it was last found to
+// hold the bytes that Digest is of; ok is false if there is no such file.
+func (s *Snapshot) Identity(p string) (id Identity, ok bool) {
+	i, ok := s.at[p]
+	if !ok || s.entries[i].dir {
+		return Identity{}, false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.entries[i].id.public(), true
+}
+
+func (i identity) public() Identity { return Identity{i.dev, i.ino, i.size, i.mtime, i.ctime} }
+
+// tick is more than the resolution of the times that a file system keeps.
+const tick = 20 * time.Millisecond
+
+// settle waits until a change that comes later must have a later time than id has:
+// else one in the same tick, after the file was hashed, would not show.
+func (i identity) settle() {
+	age := time.Since(time.Unix(0, max(i.mtime, i.ctime)))
+	if age < tick {
+		time.Sleep(min(tick, tick-age)) // no longer, whatever the clock says
+	}
+}
+
 // Verify says whether the tree is still the one that was hashed: the same names,
 // modes and bytes. It compares (device, inode, size, both times, mode, owner) of
 // every entry; where one differs it hashes the file, or lists the directory, again,
@@ -184,6 +220,7 @@ func again(e *entry, before, id identity) error {
 	if id.mode != before.mode || id.owner != before.owner || !id.wellFormed() {
 		return changed(e.path, "its kind, mode or owner changed")
 	}
+	id.settle()
 	if !e.dir {
 		return rehash(e, before, id)
 	}

@@ -28,6 +28,7 @@ type Launch struct {
 	// ContractDir is the absolute path of the read-only artifact.
 	ContractDir string
 
+	executable    func() (artifact.Identity, bool) // at Path
 	name, version string
 	contract      *artifact.Snapshot // at ContractDir
 	snaps         []*artifact.Snapshot
@@ -87,6 +88,7 @@ func (s *Store) launch(r Release) (_ *Launch, err error) {
 		locks = append(locks, rt.lock)
 		out.snaps = append(out.snaps, rt.snap)
 		out.Path = rt.exec
+		out.executable = func() (artifact.Identity, bool) { return rt.snap.Identity(rec.Runtime.Exec) }
 		out.Env = interpreter.Env(*rec.Runtime, rt.snap.Dir())
 	}
 	return out, out.fill(installed.Manifest.CLI, rec, trees)
@@ -108,6 +110,7 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 	}
 	if native {
 		l.Path = abs
+		l.executable = func() (artifact.Identity, bool) { return tree.Identity(file) }
 		return nil
 	}
 	l.Prefix = []string{abs}
@@ -125,6 +128,14 @@ func (l *Launch) Verify() error {
 		}
 	}
 	return nil
+}
+
+// Executable returns what the file at Path was when the last Verify, or Launch, found
+// it to be the one that was installed: to be compared once more with the file that is
+// executed.
+func (l *Launch) Executable() artifact.Identity {
+	id, _ := l.executable() // fill has found it
+	return id
 }
 
 // Skills reads the skills of the release, sorted by name, from the files that were

@@ -84,6 +84,7 @@ func (o *operation) begin(spec Spec, m supervise.Message, files []int) (*operati
 	r := supervise.Request{
 		Path: spec.Path, Dir: spec.Dir, Args: spec.Args, Env: spec.Env,
 		Processes: spec.Limits.Processes, Memory: spec.Limits.Memory, Cgroup: o.group.Dir(),
+		Pin: supervise.Pin(spec.Pin),
 	}
 	o.answer, o.exited, o.gone = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	if !s.assign(o) {

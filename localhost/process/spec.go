@@ -45,8 +45,19 @@ type Spec struct {
 	Dir string
 	// Stdin gives the child a pipe; otherwise it gets the null device.
 	Stdin bool
+	// Pin is what the file at Path was when it was verified: nothing else is executed,
+	// nor that if it has changed since. The zero value means any file. It is for
+	// executables: a script cannot be pinned. Linux only: elsewhere it is ignored.
+	Pin Pin
 	// Limits bound the tree. Linux only: elsewhere a bound is ErrLimits.
 	Limits route.Limits
+}
+
+// Pin is one state of one file: whatever changes its content, mode or owner gives
+// another. Times are nanoseconds since 1970. No file has the zero Pin.
+type Pin struct {
+	Device, Inode           uint64
+	Size, Modified, Changed int64
 }
 
 // Stage is the step of a start that failed.
@@ -62,11 +73,16 @@ const (
 // errors.Is matches Errno (and io/fs errors through it) and route.ErrUnavailable.
 type StartError struct {
 	Stage Stage
-	Errno syscall.Errno // ENOENT, EACCES, ENOEXEC, E2BIG, ETXTBSY, …
+	Errno syscall.Errno // ENOENT, EACCES, ENOEXEC, E2BIG, ETXTBSY, ESTALE (another file than the pinned one), …
 }
 
 // Error names stage and cause, and no path or argument.
-func (e *StartError) Error() string { return string(e.Stage) + ": " + e.Errno.Error() }
+func (e *StartError) Error() string {
+	if e.Errno == syscall.ESTALE {
+		return string(e.Stage) + ": it is not the file that was verified"
+	}
+	return string(e.Stage) + ": " + e.Errno.Error()
+}
 
 // Unwrap returns the errno and route.ErrUnavailable.
 func (e *StartError) Unwrap() []error { return []error{e.Errno, route.ErrUnavailable} }

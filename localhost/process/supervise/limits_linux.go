@@ -30,6 +30,7 @@ const (
 
 const (
 	stepPipe   = 3    // the descriptor on which the step says how far it came
+	stepPinned = 4    // the descriptor of the file to execute, if that is pinned
 	stepReady  = 0x5a // the first byte; the end of file after it means executed
 	softFiles  = 1024 // soft limit of open files of every child
 	countEvery = 25   // milliseconds
@@ -49,6 +50,7 @@ func (r Request) step() []string {
 func takeStep() {
 	runtime.LockOSThread()
 	unix.CloseOnExec(stepPipe)
+	unix.CloseOnExec(stepPinned) // or what the Go runtime has there, which is so already
 	args := os.Args
 	if len(args) <= atArgs {
 		stepFailed(unix.EINVAL)

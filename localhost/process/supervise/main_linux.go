@@ -228,7 +228,7 @@ func (s *server) request(m Message, payload []byte) (r Request, code int) {
 
 // start starts the child; nil if it did not start.
 func (s *server) start(m Message, r Request, fds []int) *operation {
-	files := make([]uintptr, 0, 3)
+	files := make([]uintptr, 0, 5)
 	want := 3
 	if !m.Stdin {
 		files = append(files, 0) // ours is the null device
@@ -254,17 +254,35 @@ func (s *server) start(m Message, r Request, fds []int) *operation {
 	return op
 }
 
-// execute starts the child, by way of a step of its own if it has limits. An error
-// means that nothing runs.
+// execute starts the child, by way of a step of its own if it has limits, from a
+// descriptor of the file that was verified if that is pinned. An error means that
+// nothing runs.
 func (op *operation) execute(r Request, files []uintptr) (pid int, err error) {
+	pinned := -1
+	if r.Pin != (Pin{}) {
+		if pinned, err = openPinned(r.Path, r.Pin); err != nil {
+			return 0, err
+		}
+		defer func() { _ = unix.Close(pinned) }()
+		r.Path = fdPath(pinned)
+	}
 	if !r.limited() {
 		return op.fork(r.Path, r.Args, r, files)
 	}
+	return op.executeLimited(r, files, pinned)
+}
+
+func (op *operation) executeLimited(r Request, files []uintptr, pinned int) (pid int, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return 0, err
 	}
-	pid, err = op.fork("/proc/self/exe", r.step(), r, append(files, uintptr(p[1])))
+	files = append(files, uintptr(p[1]))
+	if pinned >= 0 {
+		files = append(files, uintptr(pinned))
+		r.Path = fdPath(stepPinned)
+	}
+	pid, err = op.fork("/proc/self/exe", r.step(), r, files)
 	_ = unix.Close(p[1])
 	if err == nil {
 		if err = awaitStep(p[0]); err != nil {

@@ -103,6 +103,15 @@ type Request struct {
 	// means no bound.
 	Processes int
 	Memory    int64
+	// Pin is the state that the file at Path must have; zero means any.
+	Pin Pin
+}
+
+// Pin is one state of one file: whatever changes its content, mode or owner gives
+// another. Times are nanoseconds since 1970. No file has the zero Pin.
+type Pin struct {
+	Device, Inode           uint64
+	Size, Modified, Changed int64
 }
 
 // Append appends the encoding of r to b.
@@ -116,8 +125,13 @@ func (r Request) Append(b []byte) []byte {
 		}
 	}
 	b = appendString(b, r.Cgroup)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.Processes))
-	return binary.LittleEndian.AppendUint64(b, uint64(r.Memory))
+	for _, n := range [...]uint64{
+		uint64(r.Processes), uint64(r.Memory),
+		r.Pin.Device, r.Pin.Inode, uint64(r.Pin.Size), uint64(r.Pin.Modified), uint64(r.Pin.Changed),
+	} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b
 }
 
 func appendString(b []byte, s string) []byte {
@@ -133,6 +147,7 @@ func ParseRequest(b []byte) (Request, error) {
 	r.Env = d.list()
 	r.Cgroup = d.string()
 	r.Processes, r.Memory = int(d.number()), int64(d.number())
+	r.Pin = Pin{d.number(), d.number(), int64(d.number()), int64(d.number()), int64(d.number())}
 	if d.bad || len(d.b) > 0 {
 		return Request{}, errMalformed
 	}

@@ -47,6 +47,7 @@ func TestRequest(t *testing.T) {
 		{Path: "/bin/x", Dir: "/", Args: []string{"x"}},
 		{Path: "/p", Dir: "/d", Args: []string{"", "a b", "\xff\n"}, Env: []string{"A=", "B=1"}},
 		{Path: "/p", Cgroup: "/sys/fs/cgroup/x", Processes: 12, Memory: 1 << 40},
+		{Path: "/p", Pin: Pin{Device: 1 << 63, Inode: 2, Size: 1 << 40, Modified: -1, Changed: 1 << 62}},
 		{Path: strings.Repeat("p", 4096), Args: []string{strings.Repeat("a", 131_071)}},
 	} {
 		b := r.Append(nil)
