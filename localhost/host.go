@@ -11,6 +11,7 @@ import (
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol/name"
 	"github.com/rs/zerolog"
 )
 
@@ -60,8 +61,10 @@ type Host struct {
 	prepare    func(install.Release) (prepared, error) // launch, except in tests
 
 	mu       sync.Mutex
-	live     map[route.Query]*launcher // of the current routes, by place; guarded by mu
-	receipts []Receipt                 // newest last; guarded by mu
+	live     map[route.Query]*launcher              // of the current routes, by place; guarded by mu
+	receipts []Receipt                              // newest last; guarded by mu
+	several  map[name.ConnectorKey]bool             // has more than one connection, with routes or not; guarded by mu
+	left     map[name.ConnectorKey][]route.Identity // retired, but not closed; guarded by mu
 }
 
 // New makes a host without routes: call Reconcile next. It removes the operation
@@ -83,15 +86,29 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, routes: routes, operations: operations, lanes: newLanes(),
-		live: make(map[route.Query]*launcher),
+		live: make(map[route.Query]*launcher), several: make(map[name.ConnectorKey]bool),
+		left: make(map[name.ConnectorKey][]route.Identity),
 	}
 	h.prepare = h.launch
 	return h, nil
 }
 
 // Resolve returns the one current route that matches q, or route.ErrNotFound or
-// route.ErrAmbiguous.
-func (h *Host) Resolve(q route.Query) (route.Descriptor, error) { return h.routes.Resolve(q) }
+// route.ErrAmbiguous. A query that names no connection is ambiguous as long as the
+// Connector has several connections, whether they have routes or not: one that is
+// disabled, or cannot be read, never hands what it was asked to another account.
+func (h *Host) Resolve(q route.Query) (route.Descriptor, error) {
+	d, err := h.routes.Resolve(q)
+	if err != nil || !q.Connection.IsZero() {
+		return d, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.several[q.Connector] {
+		return route.Descriptor{}, route.ErrAmbiguous
+	}
+	return d, nil
+}
 
 // Routes returns the registry, for watching and for listing.
 func (h *Host) Routes() *route.Registry { return h.routes }

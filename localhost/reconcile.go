@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -40,6 +42,12 @@ type Receipt struct {
 	State    State
 	// Missing names the declared secrets that have no value; they block nothing.
 	Missing []string
+	// Summary is what may be said about it, whether it has a route or not; nil for
+	// what was retired, or could not be looked at.
+	Summary *Summary
+	// Blocked is why a route that is current can start nothing now; nil: it can. For
+	// the owner alone.
+	Blocked error
 	// Err is for the owner alone: it can hold paths.
 	Err error
 	At  time.Time
@@ -51,13 +59,17 @@ type Receipt struct {
 // candidate first; what is gone is retired. A Connector without a connection gets
 // the default one. Missing secrets or a missing login do not matter here.
 //
+// What the owner has disabled, or is removing, has no route; nor has anything of a
+// Connector whose intent cannot be read. A route whose connection can start nothing
+// now, such as one with locked secrets, is published and says so in its receipt.
+// What an earlier retirement could not close is tried again, Connector by Connector.
+//
 // It returns one receipt for each release and connection, sorted by identity,
 // and the joined errors of those that failed; the others are done all the same.
 // Connectors are worked on in parallel, each in its lane.
 func (h *Host) Reconcile(ctx context.Context, keys ...name.ConnectorKey) ([]Receipt, error) {
-	settled := h.routes.Settle(ctx) // what an earlier retirement left
 	if len(keys) > 0 {
-		return h.reconcileSome(ctx, keys, settled)
+		return h.reconcileSome(ctx, keys)
 	}
 	leave, err := h.lanes.enterAll(ctx)
 	if err != nil {
@@ -66,11 +78,11 @@ func (h *Host) Reconcile(ctx context.Context, keys ...name.ConnectorKey) ([]Rece
 	defer leave()
 	byKey, err := h.installed()
 	if err != nil {
-		return nil, errors.Join(err, settled)
+		return nil, err
 	}
-	for _, d := range h.current() {
-		if _, ok := byKey[d.Identity.Connector]; !ok {
-			byKey[d.Identity.Connector] = nil
+	for _, key := range h.known() {
+		if _, ok := byKey[key]; !ok {
+			byKey[key] = nil
 		}
 	}
 	var mu sync.Mutex
@@ -88,19 +100,19 @@ func (h *Host) Reconcile(ctx context.Context, keys ...name.ConnectorKey) ([]Rece
 		})
 	}
 	wg.Wait()
-	return h.record(receipts, settled)
+	return h.record(receipts)
 }
 
-func (h *Host) reconcileSome(ctx context.Context, keys []name.ConnectorKey, settled error) ([]Receipt, error) {
+func (h *Host) reconcileSome(ctx context.Context, keys []name.ConnectorKey) ([]Receipt, error) {
 	var receipts []Receipt
 	for _, key := range keys {
 		done, err := h.reconcileOne(ctx, key)
 		if err != nil {
-			return nil, errors.Join(err, settled)
+			return nil, err
 		}
 		receipts = append(receipts, done...)
 	}
-	return h.record(receipts, settled)
+	return h.record(receipts)
 }
 
 func (h *Host) reconcileOne(ctx context.Context, key name.ConnectorKey) ([]Receipt, error) {
@@ -133,26 +145,48 @@ func (h *Host) current() []route.Descriptor {
 	return all
 }
 
+// known names the Connectors that have a route, or had one that is not closed yet.
+func (h *Host) known() (all []name.ConnectorKey) {
+	for _, d := range h.current() {
+		all = append(all, d.Identity.Connector)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.AppendSeq(all, maps.Keys(h.left))
+}
+
 // reconcile does one Connector; its lane is held.
 func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, releases []install.Release) []Receipt {
+	receipts := h.settle(ctx, key)
+	want, err := h.cfg.Connections.Intent(key).Read()
+	if err != nil { // not understood, so not permitted
+		return append(append(receipts, h.failed(route.Identity{Connector: key}, err)), h.retireBut(ctx, key, nil)...)
+	}
+	releases = slices.DeleteFunc(slices.Clone(releases), func(r install.Release) bool { return want.Removes(r.Manifest.Version) })
 	var accounts []*connection.Connection
 	if len(releases) > 0 {
-		var err error
 		if accounts, err = h.cfg.Connections.Ensure(key); err != nil {
-			return []Receipt{h.failed(route.Identity{Connector: key}, err)}
+			return append(receipts, h.failed(route.Identity{Connector: key}, err))
 		}
 	}
-	var receipts []Receipt
+	h.mu.Lock()
+	h.several[key] = len(accounts) > 1
+	h.mu.Unlock()
 	wanted := make(map[route.Query]bool)
 	for _, r := range releases {
 		for _, c := range accounts {
-			receipt := h.publish(ctx, r, c)
+			receipt := h.publish(ctx, r, c, want)
 			if receipt.State == StatePublished || receipt.State == StateKept {
 				wanted[place(receipt.Identity)] = true
 			}
 			receipts = append(receipts, receipt)
 		}
 	}
+	return append(receipts, h.retireBut(ctx, key, wanted)...)
+}
+
+// retireBut retires the routes of a Connector that are not wanted.
+func (h *Host) retireBut(ctx context.Context, key name.ConnectorKey, wanted map[route.Query]bool) (receipts []Receipt) {
 	for _, d := range h.current() {
 		if d.Identity.Connector == key && !wanted[place(d.Identity)] {
 			receipts = append(receipts, h.retire(ctx, d.Identity))
@@ -161,22 +195,54 @@ func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, releases []
 	return receipts
 }
 
+// settle tries again to close what is left of retired routes.
+func (h *Host) settle(ctx context.Context, key name.ConnectorKey) (receipts []Receipt) {
+	h.mu.Lock()
+	left := slices.Clone(h.left[key])
+	h.mu.Unlock()
+	for _, id := range left {
+		receipts = append(receipts, h.retire(ctx, id))
+	}
+	return receipts
+}
+
+// leave notes whether something of a retired route is left.
+func (h *Host) leave(id route.Identity, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := slices.DeleteFunc(h.left[id.Connector], func(other route.Identity) bool { return other == id })
+	if err != nil {
+		left = append(left, id)
+	}
+	if len(left) == 0 {
+		delete(h.left, id.Connector)
+		return
+	}
+	h.left[id.Connector] = left
+}
+
 // place is where an identity is looked up.
 func place(id route.Identity) route.Query {
 	return route.Query{Connector: id.Connector, Version: id.Version, Connection: id.Connection}
 }
 
 // publish makes the route of one release and connection current, unless it is.
-func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Connection) Receipt {
+func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Connection, want intent.Intent) Receipt {
 	id := route.Identity{
 		Connection: c.ID(), Connector: r.Manifest.Key, Version: r.Manifest.Version,
 		ReleaseDigest: r.Digest, ContractHash: r.ContractHash,
 	}
+	receipt := h.route(ctx, id, r, c, want)
+	receipt.Summary = summarize(r, receipt)
+	return receipt
+}
+
+func (h *Host) route(ctx context.Context, id route.Identity, r install.Release, c *connection.Connection, want intent.Intent) Receipt {
 	config, err := c.Config()
 	if err != nil {
 		return h.failed(id, err)
 	}
-	if config.Disabled {
+	if config.Disabled || want.Disabled {
 		return h.receipt(id, StateDisabled, nil, nil)
 	}
 	declared := connection.DeclaredBy(r.Manifest)
@@ -185,7 +251,7 @@ func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Con
 		return h.failed(id, err)
 	}
 	if kept, ok := h.keep(id); ok {
-		return h.receipt(kept, StateKept, missing, nil)
+		return h.serving(kept, StateKept, missing, nil)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return h.failed(id, err)
@@ -195,24 +261,52 @@ func (h *Host) publish(ctx context.Context, r install.Release, c *connection.Con
 		return h.failed(id, err)
 	}
 	l := &launcher{
-		host: h, release: launch, account: c, declared: declared,
+		host: h, release: launch, account: c, declared: declared, version: r.Manifest.Version,
 		variables: r.Contract.Environment, command: r.Contract.Command, login: r.Manifest.Login,
 	}
 	d, err := h.commit(ctx, route.Descriptor{Identity: id, DisplayName: r.Manifest.DisplayName, Contract: r.Contract}, l)
 	if d.Identity.Generation.Number == 0 {
 		return h.failed(id, errors.Join(err, launch.close()))
 	}
-	return h.receipt(d.Identity, StatePublished, missing, err)
+	return h.serving(d.Identity, StatePublished, missing, err)
 }
 
+// serving is the receipt of a route that is current.
+func (h *Host) serving(id route.Identity, s State, missing []string, err error) Receipt {
+	r := h.receipt(id, s, missing, err)
+	r.Blocked = h.Blocked(id)
+	return r
+}
+
+// Blocked says why the route with exactly this identity can start nothing now: its
+// connection cannot be used, because its secrets are locked, for one. It is
+// route.ErrIdentityMismatch if the route is not current, and nil if a start has
+// nothing to fear but the release itself, which is verified when it starts. The
+// error is for the owner alone. It reads, and opens, what a start would.
+func (h *Host) Blocked(id route.Identity) error {
+	h.mu.Lock()
+	l := h.live[place(id)]
+	h.mu.Unlock()
+	if d, err := h.routes.Resolve(place(id)); err != nil || d.Identity != id || l == nil {
+		return route.ErrIdentityMismatch
+	}
+	_, err := l.environment(nil)
+	return err
+}
+
+// commit makes the candidate current, and then retires what it replaces.
 func (h *Host) commit(ctx context.Context, d route.Descriptor, l *launcher) (route.Descriptor, error) {
 	ctx, cancel := closing(ctx)
 	defer cancel()
+	old, oldErr := h.routes.Resolve(place(d.Identity))
 	d, err := h.routes.Commit(ctx, d, l)
 	if d.Identity.Generation.Number != 0 {
 		h.mu.Lock()
 		h.live[place(d.Identity)] = l
 		h.mu.Unlock()
+		if oldErr == nil {
+			h.leave(old.Identity, err)
+		}
 	}
 	return d, err
 }
@@ -234,10 +328,14 @@ func (h *Host) keep(id route.Identity) (route.Identity, bool) {
 func (h *Host) retire(ctx context.Context, id route.Identity) Receipt {
 	ctx, cancel := closing(ctx)
 	defer cancel()
+	d, currentErr := h.routes.Resolve(place(id))
 	err := h.routes.Remove(ctx, id)
-	h.mu.Lock()
-	delete(h.live, place(id))
-	h.mu.Unlock()
+	h.leave(id, err)
+	if currentErr == nil && d.Identity == id { // not one that was retired before
+		h.mu.Lock()
+		delete(h.live, place(id))
+		h.mu.Unlock()
+	}
 	return h.receipt(id, StateRetired, nil, err)
 }
 
@@ -256,7 +354,7 @@ func (h *Host) receipt(id route.Identity, s State, missing []string, err error) 
 }
 
 // record remembers and logs the receipts, and joins their errors.
-func (h *Host) record(receipts []Receipt, err error) ([]Receipt, error) {
+func (h *Host) record(receipts []Receipt) ([]Receipt, error) {
 	slices.SortStableFunc(receipts, func(a, b Receipt) int {
 		x, y := a.Identity, b.Identity
 		return cmp.Or(
@@ -265,7 +363,7 @@ func (h *Host) record(receipts []Receipt, err error) ([]Receipt, error) {
 			cmp.Compare(x.Connection.String(), y.Connection.String()),
 		)
 	})
-	errs := []error{err}
+	var errs []error
 	for _, r := range receipts {
 		if r.Err != nil {
 			errs = append(errs, fmt.Errorf("reconcile %s@%s of %q: %w", r.Identity.Connector, r.Identity.Version, r.Identity.Connection, r.Err))
@@ -286,12 +384,14 @@ func (h *Host) log(r Receipt) {
 	switch {
 	case r.Err != nil:
 		level = zerolog.ErrorLevel
+	case r.Blocked != nil:
+		level = zerolog.WarnLevel
 	case r.State == StateKept:
 		level = zerolog.DebugLevel
 	}
 	h.cfg.Log.WithLevel(level).Err(r.Err).Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
 		Str("connection", r.Identity.Connection.String()).Str("state", string(r.State)).
-		Strs("missing", r.Missing).Msg("route reconciled")
+		Strs("missing", r.Missing).AnErr("blocked", r.Blocked).Msg("route reconciled")
 }
 
 // Receipts returns the newest receipts, oldest first, 256 at most.

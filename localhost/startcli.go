@@ -15,6 +15,7 @@ import (
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // The types of StartCLI, so that its callers need not name the package route.
@@ -70,7 +71,6 @@ type prepared struct {
 	path          string
 	prefix, env   []string
 	verify, close func() error
-	executable    func() process.Pin // what verify found at path; nil only in tests
 }
 
 func (h *Host) launch(r install.Release) (prepared, error) {
@@ -78,16 +78,14 @@ func (h *Host) launch(r install.Release) (prepared, error) {
 	if err != nil {
 		return prepared{}, err
 	}
-	return prepared{
-		path: l.Path, prefix: l.Prefix, env: l.Env, verify: l.Verify, close: l.Close,
-		executable: func() process.Pin { return process.Pin(l.Executable()) },
-	}, nil
+	return prepared{path: l.Path, prefix: l.Prefix, env: l.Env, verify: l.Verify, close: l.Close}, nil
 }
 
 // launcher starts the CLI of one route; it implements route.Launcher.
 type launcher struct {
 	host      *Host
 	release   prepared
+	version   name.Version
 	account   *connection.Connection
 	declared  connection.Declared
 	variables []string // that a request may set
@@ -123,12 +121,8 @@ func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
 	if err := l.release.verify(); err != nil {
 		return process.Spec{}, unavailable("verify release", err)
 	}
-	var pin process.Pin
-	if l.release.executable != nil {
-		pin = l.release.executable()
-	}
 	return process.Spec{
-		Path: l.release.path, Pin: pin,
+		Path:  l.release.path,
 		Args:  slices.Concat([]string{l.called()}, l.release.prefix, q.Arguments),
 		Env:   env,
 		Dir:   q.WorkingDirectory,
@@ -145,7 +139,16 @@ func (l *launcher) called() string {
 	return l.command
 }
 
+// environment refuses as soon as the owner no longer wants what it is for, before
+// the route is retired.
 func (l *launcher) environment(call []argv.Variable) ([]string, error) {
+	want, err := l.host.cfg.Connections.Intent(l.account.Connector()).Read()
+	if err != nil {
+		return nil, unavailable("make environment", err)
+	}
+	if !want.Wants(l.version) {
+		return nil, unavailable("make environment", connection.ErrDisabled)
+	}
 	env, err := l.account.Environment(l.declared, l.release.env, call)
 	var bad *connection.CallError
 	switch {

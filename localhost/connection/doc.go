@@ -6,6 +6,7 @@
 //	    connection.json          settings and declared secrets, strict, 0600
 //	    home/ tmp/ state/        HOME, TMPDIR and XDG_STATE_HOME of the CLI's login,
 //	                             which each operation gets a copy of, 0700
+//	ROOT/connectors/KEY/.intent.json  what is wanted of the Connector; see package intent
 //	ROOT/sealed/                 the secrets of all connections; see package sealed
 //	ROOT/operations/EPOCH/…      private working directories of one live host
 //

@@ -119,16 +119,12 @@ func (r *Root) sweep(root string) error {
 
 // sweepTemp empties the temporary directories of all connections.
 func (r *Root) sweepTemp() error {
-	connectors, err := os.ReadDir(filepath.Join(r.dir, connectorsDir))
+	connectors, err := r.Connectors()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, e := range connectors {
-		key, err := name.ParseConnectorKey(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, key := range connectors {
 		all, err := r.List(key)
 		if err != nil {
 			continue // unsafe: Reconcile says so, and it must not stop the host

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/internal/private"
 	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/localhost/sealed"
@@ -80,6 +81,25 @@ func (r *Root) Dir() string { return r.dir }
 
 func (r *Root) connector(key name.ConnectorKey) string {
 	return filepath.Join(r.dir, connectorsDir, key.String())
+}
+
+// Intent is the file of what the owner wants of a Connector as a whole.
+func (r *Root) Intent(key name.ConnectorKey) intent.File { return intent.At(r.connector(key)) }
+
+// Connectors names the Connectors that have a directory here, sorted, installed or
+// not.
+func (r *Root) Connectors() ([]name.ConnectorKey, error) {
+	entries, err := os.ReadDir(filepath.Join(r.dir, connectorsDir))
+	if err != nil {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	var all []name.ConnectorKey
+	for _, e := range entries {
+		if key, err := name.ParseConnectorKey(e.Name()); err == nil && e.IsDir() {
+			all = append(all, key)
+		}
+	}
+	return all, nil
 }
 
 // List returns the connections of a Connector, sorted by ID. A Connector that has

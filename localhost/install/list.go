@@ -46,6 +46,25 @@ func (s *Store) Releases() ([]Release, error) {
 	return out, errs
 }
 
+// Versions names what is installed of a Connector, sorted, whether it can be read or
+// not.
+func (s *Store) Versions(key name.ConnectorKey) []name.Version {
+	if key.IsZero() {
+		return nil
+	}
+	var out []name.Version
+	for _, v := range s.depot.List(path.Join(depot.Connectors, key.String())) {
+		version, err := name.ParseVersion(v)
+		if err != nil {
+			continue // not ours
+		}
+		if _, err := s.depot.Slot(depot.Connectors, key.String(), v).Read(); !errors.Is(err, ErrNotInstalled) {
+			out = append(out, version)
+		}
+	}
+	return out
+}
+
 // Release returns one installed release, or ErrNotInstalled.
 func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, error) {
 	sl := s.depot.Slot(depot.Connectors, key.String(), version.String())

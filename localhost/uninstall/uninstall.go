@@ -1,0 +1,216 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// Store is what releases are removed from; *install.Store is one.
+type Store interface {
+	// Versions names what is installed of a Connector, readable or not.
+	Versions(key name.ConnectorKey) []name.Version
+	Remove(ctx context.Context, key name.ConnectorKey, version name.Version) error
+}
+
+// Config is what a removal works on. It must not be changed afterwards.
+type Config struct {
+	Store       Store
+	Connections *connection.Root
+	// Retire has the running host retire the routes that are no longer wanted. Nil
+	// means that nothing of the Connector is routed or runs any more, or that no
+	// host runs; an error ends the removal there, to be taken up again. A nil
+	// function is for whoever knows that no host runs.
+	Retire func(ctx context.Context, key name.ConnectorKey) error
+
+	at func(step string) // in tests: where a process dies
+}
+
+// Request names what to remove. Its zero Version means all; Purge needs that.
+type Request struct {
+	Connector name.ConnectorKey
+	Version   name.Version
+	Purge     bool
+}
+
+// ErrVersion refuses Purge of one version: connections belong to all of them.
+var ErrVersion = errors.New("connections are removed with all versions only")
+
+// Remove removes a Connector. Where a removal of it was interrupted, that is brought
+// to its end first. It is install.ErrNotInstalled if there was nothing to remove,
+// intent.ErrHeld while another process removes the Connector, ErrVersion for a
+// request that cannot be. After any other error the removal stands, and the next
+// Remove or Resume goes on with it.
+func Remove(ctx context.Context, c Config, r Request) error {
+	if r.Connector.IsZero() {
+		return fmt.Errorf("remove connector: %w", install.ErrNotInstalled)
+	}
+	if r.Purge && !r.Version.IsZero() {
+		return fmt.Errorf("remove connector %s: %w", r.Connector, ErrVersion)
+	}
+	if err := c.remove(ctx, r); err != nil {
+		return fmt.Errorf("remove connector %s: %w", r.Connector, err)
+	}
+	return nil
+}
+
+func (c *Config) remove(ctx context.Context, r Request) error {
+	installed := c.Store.Versions(r.Connector)
+	there, err := c.anything(r, installed)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return install.ErrNotInstalled // and no directory is made
+	}
+	file := c.Connections.Intent(r.Connector)
+	lock, err := file.Hold()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // closing lets go
+	resumed, err := c.resume(ctx, r.Connector)
+	if err != nil {
+		return err
+	}
+	installed = c.Store.Versions(r.Connector)
+	there, err = c.anything(r, installed)
+	switch {
+	case err != nil:
+		return err
+	case !there && resumed:
+		return nil // it was all that was left to do
+	case !there:
+		return install.ErrNotInstalled
+	}
+	removal := intent.Removal{Purge: r.Purge, Versions: []string{}}
+	for _, v := range installed {
+		if r.Version.IsZero() || v == r.Version {
+			removal.Versions = append(removal.Versions, v.String())
+		}
+	}
+	c.reached("begin")
+	if err := file.Update(ctx, func(i *intent.Intent) error { i.Removing = &removal; return nil }); err != nil {
+		return err
+	}
+	c.reached("written")
+	return c.finish(ctx, r.Connector, removal)
+}
+
+// anything tells whether there is something to remove, or to go on with.
+func (c *Config) anything(r Request, installed []name.Version) (bool, error) {
+	i, err := c.Connections.Intent(r.Connector).Read()
+	if err != nil {
+		return false, err
+	}
+	if i.Removing != nil || r.Version.IsZero() && len(installed) > 0 || slices.Contains(installed, r.Version) {
+		return true, nil
+	}
+	if !r.Purge {
+		return false, nil
+	}
+	all, err := c.Connections.List(r.Connector)
+	return len(all) > 0, err
+}
+
+// Resume brings every removal to its end that a dead process has begun, and names
+// the Connectors; those that a live process removes are left to it. One that fails
+// keeps none of the others.
+func Resume(ctx context.Context, c Config) (resumed []name.ConnectorKey, err error) {
+	keys, err := c.Connections.Connectors()
+	for _, key := range keys {
+		i, readErr := c.Connections.Intent(key).Read()
+		if readErr != nil || i.Removing == nil {
+			continue // unreadable: its routes say so
+		}
+		done, e := c.resumeHeld(ctx, key)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("remove connector %s: %w", key, e))
+		} else if done {
+			resumed = append(resumed, key)
+		}
+	}
+	return resumed, err
+}
+
+func (c *Config) resumeHeld(ctx context.Context, key name.ConnectorKey) (bool, error) {
+	lock, err := c.Connections.Intent(key).Hold()
+	if errors.Is(err, intent.ErrHeld) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = lock.Close() }() // closing lets go
+	return c.resume(ctx, key)
+}
+
+// resume goes on with what was interrupted, if anything was. The Connector is held.
+func (c *Config) resume(ctx context.Context, key name.ConnectorKey) (bool, error) {
+	i, err := c.Connections.Intent(key).Read()
+	if err != nil || i.Removing == nil {
+		return false, err
+	}
+	return true, c.finish(ctx, key, *i.Removing)
+}
+
+// finish does what is written down, each step of which may have been done already.
+func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Removal) error {
+	if c.Retire != nil {
+		if err := c.Retire(ctx, key); err != nil {
+			return fmt.Errorf("end what runs of it: %w", err)
+		}
+	}
+	c.reached("retired")
+	for _, s := range r.Versions {
+		v, err := name.ParseVersion(s)
+		if err != nil {
+			return err
+		}
+		if err := c.Store.Remove(ctx, key, v); err != nil && !errors.Is(err, install.ErrNotInstalled) {
+			return err
+		}
+		c.reached("removed " + s)
+	}
+	if r.Purge {
+		if err := c.purge(key); err != nil {
+			return err
+		}
+	}
+	err := c.Connections.Intent(key).Update(ctx, func(i *intent.Intent) error {
+		i.Removing = nil
+		i.Disabled = i.Disabled && !r.Purge
+		return nil
+	})
+	if err == nil {
+		c.reached("forgotten")
+	}
+	return err
+}
+
+func (c *Config) purge(key name.ConnectorKey) error {
+	all, err := c.Connections.List(key)
+	if err != nil {
+		return err
+	}
+	for _, account := range all {
+		err := c.Connections.Remove(key, account.ID())
+		if err != nil && !errors.Is(err, connection.ErrNotFound) {
+			return err
+		}
+		c.reached("purged " + account.ID().String())
+	}
+	return nil
+}
+
+func (c *Config) reached(step string) {
+	if c.at != nil {
+		c.at(step)
+	}
+}

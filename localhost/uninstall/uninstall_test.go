@@ -1,0 +1,236 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
+	"github.com/lendcli/lend/localhost/sealed"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "remove-and-die" {
+		os.Exit(removeAndDie(os.Args[2], os.Args[3], os.Args[4] == "purge"))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func parsed[T any](t *testing.T, parse func(string) (T, error), s string) T {
+	t.Helper()
+	v, err := parse(s)
+	require.NoError(t, err)
+	return v
+}
+
+// rig is what is uninstalled from: two releases of the Connector tool, one of other,
+// and connections with secrets of both.
+type rig struct {
+	dir   string
+	store *install.Store
+	root  *connection.Root
+	tool  name.ConnectorKey
+	other name.ConnectorKey
+}
+
+func openRig(dir string) (*rig, error) {
+	r := &rig{dir: dir}
+	var err error
+	if r.store, err = install.Open(install.Config{Dir: filepath.Join(dir, "store")}); err != nil {
+		return nil, err
+	}
+	if r.root, err = connection.Open(filepath.Join(dir, "connections")); err != nil {
+		return nil, err
+	}
+	if r.tool, err = name.ParseConnectorKey("tool"); err != nil {
+		return nil, err
+	}
+	r.other, err = name.ParseConnectorKey("other")
+	return r, err
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := openRig(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
+	require.NoError(t, r.root.Sealed().Create(sealed.Source{Kind: sealed.KeyFile}))
+	r.add(t, "tool", "1.0.0")
+	r.add(t, "tool", "2.0.0")
+	r.add(t, "other", "1.0.0")
+	for _, key := range []name.ConnectorKey{r.tool, r.other} {
+		for _, id := range []string{"default", "work"} {
+			c, err := r.root.Create(key, parsed(t, name.ParseConnectionID, id))
+			require.NoError(t, err)
+			require.NoError(t, c.SetSecret(connection.Declared{}, parsed(t, name.ParseLabel, "token"), "TOOL_TOKEN", strings.NewReader("canary")))
+			require.NoError(t, os.WriteFile(filepath.Join(c.Home(), "state"), []byte("kept"), 0o600))
+		}
+	}
+	return r
+}
+
+func (r *rig) add(t *testing.T, key, version string) {
+	t.Helper()
+	source := filepath.Join(r.dir, "source", key+version)
+	require.NoError(t, os.MkdirAll(source, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(source, "connector-manifest.json"), []byte(`{
+  "schemaVersion": "1", "key": "`+key+`", "version": "`+version+`", "displayName": "Tool",
+  "cli": {"command": "tool", "kind": "native", "entrypoint": "tool"}
+}`), 0o600))
+	self, err := os.Executable() // it only has to be an executable of this system
+	require.NoError(t, err)
+	b, err := os.ReadFile(self)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(source, "tool"), b, 0o700))
+	_, err = r.store.Add(t.Context(), install.Source{Path: source}, nil)
+	require.NoError(t, err)
+}
+
+func (r *rig) config() Config { return Config{Store: r.store, Connections: r.root} }
+
+// whole tells whether everything of a Connector is there, and installed as it was.
+func (r *rig) whole(t *testing.T, key name.ConnectorKey, versions ...string) bool {
+	t.Helper()
+	for _, v := range versions {
+		if r.store.Verify(t.Context(), key, parsed(t, name.ParseVersion, v)) != nil {
+			return false
+		}
+	}
+	return r.accounts(t, key) == "default work"
+}
+
+// accounts names the connections that have all that they had.
+func (r *rig) accounts(t *testing.T, key name.ConnectorKey) string {
+	t.Helper()
+	all, err := r.root.List(key)
+	require.NoError(t, err)
+	var out []string
+	for _, c := range all {
+		env, err := c.Environment(connection.Declared{}, nil, nil)
+		require.NoError(t, err)
+		if _, err := os.Stat(filepath.Join(c.Home(), "state")); err == nil && strings.Contains(strings.Join(env, "\n"), "TOOL_TOKEN=canary") {
+			out = append(out, c.ID().String())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *rig) intent(t *testing.T, key name.ConnectorKey) intent.Intent {
+	t.Helper()
+	i, err := r.root.Intent(key).Read()
+	require.NoError(t, err)
+	return i
+}
+
+// Uninstall: the order, what goes, and what is kept.
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, r.root.Intent(r.tool).Update(t.Context(), func(i *intent.Intent) error { i.Disabled = true; return nil }))
+	c := r.config()
+	var order []string
+	c.at = func(step string) { order = append(order, step) }
+	c.Retire = func(_ context.Context, key name.ConnectorKey) error {
+		order = append(order, "retire "+key.String())
+		require.True(t, r.intent(t, key).Removes(parsed(t, name.ParseVersion, "1.0.0")), "it is written down before anything ends")
+		require.Len(t, r.store.Versions(key), 2, "and nothing is gone before what runs has ended")
+		return nil
+	}
+	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool}))
+	require.Equal(t, []string{"begin", "written", "retire tool", "retired", "removed 1.0.0", "removed 2.0.0", "forgotten"}, order)
+	require.Empty(t, r.store.Versions(r.tool))
+	require.Equal(t, "default work", r.accounts(t, r.tool), "connections are kept")
+	require.True(t, r.intent(t, r.tool).Disabled, "and so is what the owner has decided about it")
+	require.Nil(t, r.intent(t, r.tool).Removing)
+	require.True(t, r.whole(t, r.other, "1.0.0"))
+	left, err := filepath.Glob(filepath.Join(r.dir, "store", "connectors", "tool", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool}), install.ErrNotInstalled)
+	c.Retire, order = nil, nil
+	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: true}))
+	require.Equal(t, []string{"begin", "written", "retired", "purged default", "purged work", "forgotten"}, order)
+	all, err := r.root.List(r.tool)
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.False(t, r.intent(t, r.tool).Disabled)
+	values, err := filepath.Glob(filepath.Join(r.dir, "connections", "sealed", "values", "tool", "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, values, "no secret is left")
+	require.True(t, r.whole(t, r.other, "1.0.0"))
+	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: true}), install.ErrNotInstalled)
+}
+
+func TestUninstallOneVersion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one := parsed(t, name.ParseVersion, "1.0.0")
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}))
+	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "2.0.0")}, r.store.Versions(r.tool))
+	require.True(t, r.whole(t, r.tool, "2.0.0"))
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}), install.ErrNotInstalled)
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: parsed(t, name.ParseVersion, "2.0.0"), Purge: true}), ErrVersion)
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{}), install.ErrNotInstalled)
+	unknown := parsed(t, name.ParseConnectorKey, "unknown")
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: unknown}), install.ErrNotInstalled)
+	require.NoDirExists(t, filepath.Join(r.dir, "connections", "connectors", "unknown"))
+}
+
+// While something of it runs, nothing is removed; the removal stands, and goes on.
+func TestUninstallThatCannotEndWhatRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stuck := errors.New("stuck")
+	c := r.config()
+	c.Retire = func(context.Context, name.ConnectorKey) error { return stuck }
+	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool}), stuck)
+	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+	require.NotNil(t, r.intent(t, r.tool).Removing)
+	_, err := Resume(t.Context(), c)
+	require.ErrorIs(t, err, stuck)
+	r.add(t, "tool", "3.0.0")
+
+	held, err := r.root.Intent(r.tool).Hold()
+	require.NoError(t, err)
+	resumed, err := Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.Empty(t, resumed, "a live process is at it")
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}), intent.ErrHeld)
+	require.NoError(t, held.Close())
+
+	resumed, err = Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.Equal(t, []name.ConnectorKey{r.tool}, resumed)
+	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "3.0.0")}, r.store.Versions(r.tool), "what came later is not taken along")
+	require.Nil(t, r.intent(t, r.tool).Removing)
+	resumed, err = Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.Empty(t, resumed)
+}
+
+// A word of a removal that cannot be read removes nothing, and keeps nobody else.
+func TestUninstallUnreadable(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "connections", "connectors", "tool", ".intent.json"), []byte(`{"schemaVersion":"1","removing":{"versions":["1.0.0"],"all":true}}`), 0o600))
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}), intent.ErrInvalid)
+	require.NoError(t, r.root.Intent(r.other).Update(t.Context(), func(i *intent.Intent) error {
+		i.Removing = &intent.Removal{Versions: []string{"1.0.0"}}
+		return nil
+	}))
+	resumed, err := Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.Equal(t, []name.ConnectorKey{r.other}, resumed)
+	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+}
