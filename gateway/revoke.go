@@ -50,7 +50,8 @@ func (n *Node) revoke(q *protocol.RevokeRequest) (protocol.ControlReply, error) 
 	}
 	authority := &revocation.Authority{
 		Gateway: n.self, Owner: n.cfg.Owner, Now: n.cfg.Now,
-		Listed: func(id name.PeerID) bool { _, ok := n.policy.Load().Issuer(id); return ok },
+		Listed:   func(id name.PeerID) bool { _, ok := n.policy.Load().Issuer(id); return ok },
+		PassesOn: func(id name.PeerID) bool { return n.policy.Load().PassesOn(id) },
 	}
 	stopped, err := n.Revoke(func() (string, []revocation.Entry, error) {
 		by, e, added, err := n.revoking.registry.Accept(authority, q.Envelope)

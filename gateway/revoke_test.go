@@ -338,6 +338,57 @@ func TestStrangerCarriesARevocation(t *testing.T) {
 	stranger.wantNotRevoked(protocol.CodeDenied, s.sign(newIdentity(t), revocation.Entry{Holder: s.agent.id}))
 }
 
+// Who has passed a lease on takes it back, and nothing that others have signed, as long
+// as the policy lets leases be passed on.
+func TestWhoPassedALeaseOnRevokesIt(t *testing.T) {
+	t.Parallel()
+	for _, transport := range transports() {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			s := newStored(t)
+			middle, last := newIdentity(t), newIdentity(t)
+			text := strings.NewReplacer(
+				"connectors: any}", "connectors: any, max_depth: 1}",
+				"peers:\n", "peers:\n  middle: "+middle.id.String()+"\n  last: "+last.id.String()+"\n",
+				"to: [agent]", "to: [agent, middle, last]",
+			).Replace(basicPolicy)
+			s.node.Reload(s.parse(text))
+			root := s.lease(func(l *lease.Lease) { l.Holder, l.DepthLeft = middle.id, 1 })
+			given := must(lease.Open([][]byte{root}))
+			given.ID, given.Holder, given.DepthLeft = lease.ID{}, last.id, 0
+			chain := must(lease.Delegate([][]byte{root}, given, middle.priv))
+			link := must(lease.Open(chain))
+			middleDials, lastDials := s.dial(middle, transport), s.dial(last, transport)
+			start := s.start(nil, "sleep")
+			start.Lease = chain
+			run := lastDials.run(start)
+			run.answer()
+			require.NotNil(t, run.accepted, "%v", run.refused)
+			own := middleDials.run(s.start(root, "sleep"))
+			own.answer()
+			require.NotNil(t, own.accepted, "%v", own.refused)
+
+			entry := revocation.Entry{Lease: link.ID, Issuer: middle.id}
+			middleDials.wantNotRevoked(protocol.CodePolicyDenied, s.sign(middle, revocation.Entry{Lease: given.ID, Issuer: s.issuer.id}))
+			require.Equal(t, &protocol.RevokeReply{}, lastDials.revoke(s.sign(last, revocation.Entry{Lease: link.ID})), "it has signed nothing")
+			middleDials.wantNotRevoked(protocol.CodeDenied, s.sign(newIdentity(t), entry))
+			s.node.Reload(s.parse(strings.Replace(text, "max_depth: 1", "max_depth: 0", 1)))
+			middleDials.wantNotRevoked(protocol.CodeDenied, s.sign(middle, entry))
+			s.node.Reload(s.parse(text))
+
+			start = s.start(nil, "sleep")
+			start.Lease = chain
+			run = lastDials.run(start)
+			run.answer()
+			require.NotNil(t, run.accepted, "%v", run.refused)
+			require.Equal(t, &protocol.RevokeReply{Stopped: 1}, middleDials.revoke(s.sign(middle, entry)))
+			require.Equal(t, protocol.CodeLeaseRevoked, run.finish().Code)
+			lastDials.run(start).wantRefused(protocol.CodeLeaseRevoked)
+			require.Equal(t, 1, int(s.host.Running.Load()), "what it runs itself goes on")
+		})
+	}
+}
+
 // One link of a chain that is revoked ends what runs under the chain.
 func TestRevokedLinkEndsWhatRuns(t *testing.T) {
 	t.Parallel()

@@ -117,6 +117,13 @@ func (p *Policy) issuer(id name.PeerID) *IssuerRule {
 	return p.file.Issuer(id)
 }
 
+// PassesOn tells whether a peer may pass leases on: the file names it, and leases of
+// some issuer may be passed on.
+func (p *Policy) PassesOn(peer name.PeerID) bool {
+	return p.Admission(peer) == AdmitNamed &&
+		slices.ContainsFunc(p.file.Issuers, func(i *IssuerRule) bool { return i.MaxDepth > 0 })
+}
+
 // Digest names the bytes of the file: 64 lower-case hexadecimal digits of
 // SHA-256.
 func (p *Policy) Digest() string { return p.file.Digest }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,8 +44,9 @@ revocation back: issue a new lease.
 With --sign, FILE is a lease of another gateway, and the revocation is signed
 with the key that this machine issues leases with and sent there. The gateway
 accepts it from its owner for any lease, and from an issuer that its policy
-lists for that issuer's own. This machine must be able to connect to it: as a
-peer of its policy.`,
+lists for that issuer's own. A lease that this machine has passed on is revoked
+with the key that passed it on. This machine must be able to connect to it: as
+a peer of its policy.`,
 		Example: `  lend lease revoke laptop-github.lease
   lend lease revoke --lease 5f0c…
   lend lease revoke --holder laptop
@@ -265,11 +267,7 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	if err != nil {
 		return err
 	}
-	key, err := loadKey(p.ownerKey())
-	if err != nil {
-		return err
-	}
-	signer, err := peerID(key)
+	key, signer, err := revokerOf(p, &l)
 	if err != nil {
 		return err
 	}
@@ -280,6 +278,9 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	e := ofFile(&l)
 	e.Issuer = l.Links[0].Issuer // so that another issuer is refused, not told of a lease that it has not
+	if signer == l.Lease.Issuer {
+		e.Issuer = signer
+	}
 	if f.all || f.invocation != "" || f.holder != "" || f.issuer != "" {
 		id := func(s string) (name.PeerID, error) {
 			id, err := name.ParsePeerID(s)
@@ -319,6 +320,24 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	})
 }
 
+// revokerOf is the key that revokes a lease: this machine's own, if it has passed the
+// lease on, or the one that it issues leases with.
+func revokerOf(p paths, l *lease.File) (key ed25519.PrivateKey, signer name.PeerID, err error) {
+	if len(l.Links) > 1 {
+		if key, err = loadIdentity(p); err != nil {
+			return nil, signer, err
+		}
+		if signer, err = peerID(key); err != nil || signer == l.Lease.Issuer {
+			return key, signer, err
+		}
+	}
+	if key, err = loadKey(p.ownerKey()); err != nil {
+		return nil, signer, err
+	}
+	signer, err = peerID(key)
+	return key, signer, err
+}
+
 func stoppedText(n int) string {
 	switch n {
 	case 0:
@@ -332,7 +351,7 @@ func stoppedText(n int) string {
 func notRevoked(err error, signer name.PeerID) error {
 	var refused *client.RefusedError
 	if errors.As(err, &refused) && refused.Code.String() == "DENIED" {
-		return hintf("its policy has to list "+signer.String()+" as an issuer, or it is the gateway's owner", "the gateway does not accept a revocation by this machine's key")
+		return hintf("its policy has to list "+signer.String()+" as an issuer, or as a peer that has passed that lease on, or it is the gateway's owner", "the gateway does not accept a revocation by this machine's key")
 	}
 	return err
 }

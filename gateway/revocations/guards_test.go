@@ -70,7 +70,7 @@ func TestIssuersTogetherAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	var s Store
 	s.set.Store(full)
-	require.True(t, s.crowded(guardPeer(t, 1)))
+	require.True(t, s.crowded(guardPeer(t, 1), true))
 	s.set.Store(few)
-	require.False(t, s.crowded(guardPeer(t, 1)))
+	require.False(t, s.crowded(guardPeer(t, 1), true))
 }

@@ -20,6 +20,7 @@ import (
 // spec: REVOKE-15.
 const (
 	MaxOfIssuer  = 1000
+	MaxOfHolder  = 64 // of one who passes leases on
 	MaxOfIssuers = revocation.MaxEntries - 10_000
 )
 
@@ -204,17 +205,21 @@ func (s *Store) Accept(a *revocation.Authority, envelope []byte) (by name.PeerID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if statement.Issuer != a.Owner && !s.set.Load().Covers(e) && s.crowded(statement.Issuer) {
+	if statement.Issuer != a.Owner && !s.set.Load().Covers(e) && s.crowded(statement.Issuer, a.Lists(statement.Issuer)) {
 		return statement.Issuer, e, false, ErrFull
 	}
 	n, err := s.add(a.Now(), e)
 	return statement.Issuer, e, n > 0, err
 }
 
-// crowded tells whether an issuer has as many entries as it may have.
-func (s *Store) crowded(issuer name.PeerID) bool {
-	all, own := s.set.Load().Count(issuer)
-	return own >= MaxOfIssuer || all >= MaxOfIssuers
+// crowded tells whether a signer has as many entries as it may have.
+func (s *Store) crowded(signer name.PeerID, listed bool) bool {
+	all, own := s.set.Load().Count(signer)
+	most := MaxOfHolder
+	if listed {
+		most = MaxOfIssuer
+	}
+	return own >= most || all >= MaxOfIssuers
 }
 
 func (s *Store) add(now time.Time, entries ...revocation.Entry) (added int, err error) {

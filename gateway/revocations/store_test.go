@@ -323,6 +323,29 @@ func TestIssuerIsBounded(t *testing.T) {
 	require.Len(t, s.Entries(), 2, "one for all of an issuer's makes room")
 }
 
+// Who only passes leases on has less room.
+// spec: REVOKE-15
+func TestHolderIsBounded(t *testing.T) {
+	t.Parallel()
+	file, mark := files(t)
+	s := Open(file, mark)
+	a := authority()
+	a.PassesOn = func(id name.PeerID) bool { return id == testKey('h').id }
+	var many []revocation.Entry
+	for i := range MaxOfHolder - 1 {
+		many = append(many, revocation.Entry{Lease: lease.ID{byte(i), 1}, Issuer: testKey('h').id}.Kept(testTime))
+	}
+	must(s.Add(testTime, many...))
+	_, _, added, err := s.Accept(a, sealed(testKey('h'), revocation.Entry{Lease: lease.ID{7}}))
+	require.NoError(t, err)
+	require.True(t, added)
+	_, _, _, err = s.Accept(a, sealed(testKey('h'), revocation.Entry{Lease: lease.ID{8}}))
+	require.ErrorIs(t, err, ErrFull)
+	require.Len(t, s.Entries(), MaxOfHolder)
+	_, _, _, err = s.Accept(a, sealed(testKey('i'), revocation.Entry{Lease: lease.ID{8}}))
+	require.NoError(t, err, "issuers have more")
+}
+
 // spec: REVOKE-15
 func TestFullIsAnError(t *testing.T) {
 	t.Parallel()

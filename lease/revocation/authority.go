@@ -17,8 +17,17 @@ type Authority struct {
 	// Listed tells whether the policy of this moment lists an issuer, which revokes
 	// its own leases. nil: it lists none.
 	Listed func(name.PeerID) bool
+	// PassesOn tells whether the policy of this moment lets a peer pass leases on. It
+	// revokes those that it has passed on. nil: nobody does.
+	PassesOn func(name.PeerID) bool
 	// Now is the wall clock. nil: nothing is accepted.
 	Now func() time.Time
+}
+
+// Lists tells whether the policy lists a signer as an issuer, or it is the owner.
+// Another that Accept accepts has passed leases on.
+func (a *Authority) Lists(signer name.PeerID) bool {
+	return signer == a.Owner && !a.Owner.IsZero() || a.Listed != nil && a.Listed(signer)
 }
 
 // Accept reads a signed revocation and returns what is to be kept of it, and the
@@ -40,7 +49,7 @@ func (a *Authority) accept(envelope []byte) (Entry, Statement, *Error) {
 	}
 	owner := s.Issuer == a.Owner && !a.Owner.IsZero()
 	switch {
-	case a.Now == nil, !owner && (a.Listed == nil || !a.Listed(s.Issuer)):
+	case a.Now == nil, !a.Lists(s.Issuer) && (a.PassesOn == nil || !a.PassesOn(s.Issuer)):
 		return Entry{}, s, refuse(ReasonUntrusted, name.Quote(s.Issuer.String()))
 	case s.Gateway != a.Gateway:
 		return Entry{}, s, refuse(ReasonGateway, name.Quote(s.Gateway.String()))

@@ -82,6 +82,34 @@ func TestZeroAuthorityAcceptsNothing(t *testing.T) {
 	}
 }
 
+// Who has passed a lease on revokes what it has signed, and nothing else.
+// spec: REVOKE-7, REVOKE-9
+func TestWhoPassesLeasesOnRevokesItsOwn(t *testing.T) {
+	t.Parallel()
+	key, holder := testIdentity('h')
+	a := Authority{
+		Gateway: named('g'), Now: func() time.Time { return testTime },
+		PassesOn: func(id name.PeerID) bool { return id == holder },
+	}
+	own := Statement{ID: lease.ID{9}, Issuer: holder, Gateway: named('g'), At: testTime, Entry: Entry{Lease: lease.ID{1}}}
+	e, _, err := a.Accept(must(Seal(own, key)))
+	require.NoError(t, err)
+	require.Equal(t, holder, e.Issuer, "its own only")
+	require.False(t, a.Lists(holder))
+	own.Entry.Issuer = named('i')
+	_, _, err = a.Accept(must(Seal(own, key)))
+	var refused *Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ReasonNotOwn, refused.Reason)
+	_, _, err = a.Accept(sealedBy('x'))
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ReasonUntrusted, refused.Reason)
+	a.Owner, a.Listed = named('o'), func(id name.PeerID) bool { return id == named('i') }
+	require.True(t, a.Lists(named('o')))
+	require.True(t, a.Lists(named('i')))
+	require.False(t, a.Lists(name.PeerID{}))
+}
+
 // spec: REVOKE-12
 func TestPrecise(t *testing.T) {
 	t.Parallel()
