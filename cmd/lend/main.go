@@ -31,6 +31,9 @@ func run(ctx context.Context, a *app) int {
 	root.SetArgs(a.args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
+		err = a.late
+	}
+	if err == nil {
 		return 0
 	}
 	var status *statusError

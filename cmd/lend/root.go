@@ -24,7 +24,7 @@ func (a *app) root() *cobra.Command {
 its owner's credentials, and nothing else.
 
 The owner:   lend init, connector add, policy check, serve, lease issue
-The caller:  lend init, id, run`,
+The caller:  lend init, id, catalog, run`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -44,8 +44,8 @@ The caller:  lend init, id, run`,
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
 	root.AddCommand(
-		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.leaseCommand(), a.policyCommand(),
-		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.versionCommand(),
+		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.catalogCommand(), a.leaseCommand(), a.policyCommand(),
+		a.connectorCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)

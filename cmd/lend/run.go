@@ -29,6 +29,7 @@ type runFlags struct {
 	addresses                  []string
 	timeout, wait              time.Duration
 	stdin                      string
+	quiet                      bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -40,6 +41,8 @@ func (a *app) runCommand() *cobra.Command {
 standard input, output and error connected. All flags come before KEY; what
 comes after COMMAND is for the command. The machine needs lend init, and the
 lease must be for its lend id.
+
+lend run --help KEY COMMAND, with a lease, tells what the command takes.
 
 The lease is read from --lease FILE (- is standard input), --lease-fd N, the
 file in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
@@ -59,11 +62,14 @@ The same --op again, with the same arguments, runs nothing twice: it follows the
 command that still runs, or tells how it ended.
 
 The first ^C cancels the command, the second shortens its grace, the third
-leaves.`,
+leaves. On a terminal, standard error shows how many bytes have passed once that
+takes long, until the command writes there itself; not with --quiet, NO_COLOR or
+TERM=dumb.`,
 		Example: `  lend run --lease laptop-github.lease github issue.list --repo acme/site
   lend run --lease l.lease --op "$JOB_ID-comment-0001" \
     github issue.comment 7 < text
-  lend run --lease l.lease --timeout 30s --result r.json github issue.list`,
+  lend run --lease l.lease --timeout 30s --result r.json github issue.list
+  lend run --lease l.lease --help github issue.list`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status, err := a.remote(cmd.Context(), f, args)
@@ -87,6 +93,9 @@ leaves.`,
 	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy, or its link is lost; 0 does not")
 	fl.StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
 	fl.StringVar(&f.stdin, "stdin", "auto", "send standard input: yes, no, or auto: if the command takes any")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "do not show how many bytes have passed")
+	usual := c.HelpFunc()
+	c.SetHelpFunc(func(c *cobra.Command, _ []string) { a.helpOfRun(c, &f, usual) })
 	return c
 }
 
@@ -117,7 +126,7 @@ func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) 
 		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
 	}
 	if people := forPeople(err); people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
-		return status, people
+		return status, advised(people)
 	}
 	return status, &hinted{forPeople(err), a.goOn(f, r.OperationID)}
 }
@@ -170,17 +179,19 @@ func (a *app) runRemote(ctx context.Context, f runFlags, args []string) (*client
 	}
 	a.stopSignals()
 	defer signals.stop()
+	shown := a.newProgress(f.quiet)
+	defer shown.end()
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
 		cmd := c.Command(runCtx, args[0], args[1], args[2:]...)
 		cmd.Version, cmd.OperationID = f.version, f.op
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, a.out, a.err
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, shown.output(a.out), shown.output(a.err)
 		signals.follow(cmd)
 		if err := cmd.Start(); err != nil {
 			return cmd, err
 		}
 		return cmd, cmd.Wait()
 	}
-	cmd, err := attempt(stdin)
+	cmd, err := attempt(shown.input(stdin))
 	if stdin != nil && f.stdin == "auto" && isRefusal(err, protocol.CodeInputRejected) {
 		return attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
 	}
@@ -383,6 +394,7 @@ type result struct {
 	Status     *int   `json:"status,omitempty"`
 	Signal     string `json:"signal,omitempty"`
 	Message    string `json:"message,omitempty"`
+	Advice     string `json:"advice,omitempty"`
 	Retryable  bool   `json:"retryable"`
 	Forced     bool   `json:"forced,omitempty"`
 	Stdin      uint64 `json:"stdinBytes"`
@@ -424,6 +436,7 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", "NOT_SENT", err.Error()
 		r.Retryable = errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 	}
+	r.Advice = adviceOf(err)
 	return r
 }
 

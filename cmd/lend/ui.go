@@ -31,6 +31,7 @@ type app struct {
 	json        bool
 	dir         string // --dir
 	stopSignals func() // gives the signals back to their defaults
+	late        error  // of what cobra expects no error of
 
 	passphrase, newPassphrase func() ([]byte, error) // asked for once
 }

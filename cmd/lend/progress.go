@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/protocol"
+)
+
+// adviceOf is what the table of codes advises about an error of a run.
+func adviceOf(err error) string {
+	var refused *client.RefusedError
+	var ended *client.EndedError
+	switch {
+	case errors.As(err, &refused):
+		return refused.Code.Advice()
+	case errors.As(err, &ended) && ended.Code != protocol.CodeOutcomeUnknown:
+		return ended.Code.Advice()
+	}
+	return ""
+}
+
+const (
+	progressAfter = 2 * time.Second
+	progressEvery = 500 * time.Millisecond
+)
+
+// progress shows how many bytes have passed, on one line of a terminal. The command's
+// first word on the same terminal ends it for good: nothing is ever drawn into an
+// output. A nil one shows nothing.
+type progress struct {
+	to      io.Writer
+	in, out atomic.Uint64
+	began   time.Time
+
+	mu    sync.Mutex // guards what follows, and writes
+	width int        // of what is drawn now
+	over  bool
+
+	stop, stopped chan struct{}
+}
+
+// newProgress returns nil unless standard error is a terminal that wants it.
+func (a *app) newProgress(quiet bool) *progress {
+	if quiet || a.json || !isTerminal(a.err) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return startProgress(a.err, progressAfter, progressEvery)
+}
+
+func startProgress(to io.Writer, after, every time.Duration) *progress {
+	p := &progress{to: to, began: time.Now(), stop: make(chan struct{}), stopped: make(chan struct{})}
+	go p.run(after, every)
+	return p
+}
+
+func (p *progress) run(after, every time.Duration) {
+	defer close(p.stopped)
+	for next := after; ; next = every {
+		t := time.NewTimer(next)
+		select {
+		case <-p.stop:
+			t.Stop()
+			return
+		case <-t.C:
+			p.draw()
+		}
+	}
+}
+
+func (p *progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in, out := p.in.Load(), p.out.Load()
+	if p.over || in+out == 0 {
+		return
+	}
+	text := fmt.Sprintf("lend: %s sent, %s received, %s", sizeText(in), sizeText(out), time.Since(p.began).Round(time.Second))
+	_, _ = fmt.Fprintf(p.to, "\r%-*s", p.width, text)
+	p.width = max(p.width, len(text))
+}
+
+// clear takes the line away; nothing is drawn any more.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.width > 0 {
+		_, _ = fmt.Fprintf(p.to, "\r%*s\r", p.width, "")
+	}
+	p.width, p.over = 0, true
+}
+
+// end takes the line away and waits for who drew it.
+func (p *progress) end() {
+	if p == nil {
+		return
+	}
+	close(p.stop)
+	<-p.stopped
+	p.clear()
+}
+
+// input counts what is read of r. A file stays one that can be interrupted.
+func (p *progress) input(r io.Reader) io.Reader {
+	f, ok := r.(*os.File)
+	if p == nil || !ok {
+		return r
+	}
+	return &countedFile{f, &p.in}
+}
+
+type countedFile struct {
+	*os.File
+	n *atomic.Uint64
+}
+
+func (c *countedFile) Read(b []byte) (int, error) {
+	n, err := c.File.Read(b)
+	c.n.Add(uint64(max(n, 0)))
+	return n, err
+}
+
+// output counts what is written to w. If that is a terminal, the line goes first.
+func (p *progress) output(w io.Writer) io.Writer {
+	if p == nil {
+		return w
+	}
+	return &drawn{w, p, isTerminal(w)}
+}
+
+type drawn struct {
+	io.Writer
+	p        *progress
+	terminal bool
+}
+
+func (d *drawn) Write(b []byte) (int, error) {
+	if d.terminal {
+		d.p.clear()
+	}
+	n, err := d.Writer.Write(b)
+	d.p.out.Add(uint64(max(n, 0)))
+	return n, err
+}
