@@ -16,6 +16,7 @@ import (
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
+	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/localhost/skill"
 	"github.com/lendcli/lend/protocol/name"
@@ -25,12 +26,16 @@ import (
 type Source struct {
 	Path    string // absolute path of a directory, .zip, .tar.gz or .tgz
 	Replace bool   // allow replacing the same version with other content
+	// Archive is the absolute path of the archive that the manifest names, for who has
+	// it already; "" fetches it.
+	Archive string
 }
 
 // Add imports a Connector, installs what it needs, and makes it current for its
 // version. It is one transaction: after an error the release that was there before
 // is untouched. The same content again changes nothing, unless files were changed on
-// disk: then it repairs them. Errors match ErrConflict, ErrNoRuntime, ErrNoRegistry;
+// disk: then it repairs them. No route changes by it. Errors match ErrConflict,
+// ErrNoRuntime, ErrNoRegistry, ErrNoArchive;
 // what is wrong with the source is an *artifact.RefusedError, a
 // *manifest.InvalidError, a *manifest.UnsupportedError, a *skill.RefusedError or a
 // *npm.LockError.
@@ -43,50 +48,117 @@ func (s *Store) Add(ctx context.Context, src Source, p Progress) (Release, error
 }
 
 func (s *Store) add(ctx context.Context, src Source, p Progress) (Release, error) {
-	g, err := s.depot.Stage(ctx)
+	in, err := s.bring(ctx, src, p)
 	if err != nil {
 		return Release{}, err
 	}
-	defer g.Drop()
-	m, snap, err := importArtifact(ctx, g, src.Path, p)
-	if err != nil {
-		return Release{}, err
-	}
-	rec, err := describe(m, snap)
-	if err != nil {
-		return Release{}, err
-	}
-	l, err := s.depot.Lock(ctx, depot.Connectors, m.Key.String())
+	defer in.Drop()
+	l, err := s.depot.Lock(ctx, depot.Connectors, in.rec.Name)
 	if err != nil {
 		return Release{}, err
 	}
 	defer func() { _ = l.Close() }()
-	sl := s.depot.Slot(depot.Connectors, rec.Name, rec.Version)
-	old, err := sl.Read()
-	switch {
-	case errors.Is(err, ErrNotInstalled):
-	case err != nil && !src.Replace:
-		return Release{}, err
-	case err == nil && old.ReleaseDigest != rec.ReleaseDigest && !src.Replace:
-		return Release{}, fmt.Errorf("%s %s: %w: raise the version, or replace it", rec.Name, rec.Version, ErrConflict)
-	case err == nil && old.ReleaseDigest == rec.ReleaseDigest:
-		if err := s.fullCheck(sl, old); err == nil {
-			return s.releaseFrom(sl, old)
-		}
-	}
-	release, err := s.equip(ctx, g, m, snap, &rec, p)
+	placed, err := s.place(ctx, in, p)
 	if err != nil {
 		return Release{}, err
 	}
+	s.keepArchive(ctx, placed.release)
+	s.cfg.Log.Info().Str("connector", in.rec.Name).Str("version", in.rec.Version).Str("digest", in.rec.ReleaseDigest).Msg("connector-added")
+	return placed.release, nil
+}
+
+// arrival is a source that has been brought into the staging directory, and what it
+// says about itself. It must be dropped.
+type arrival struct {
+	*depot.Staging
+	src      Source
+	manifest manifest.Manifest
+	snap     *artifact.Snapshot
+	rec      depot.Receipt
+}
+
+func (s *Store) bring(ctx context.Context, src Source, p Progress) (_ *arrival, err error) {
+	g, err := s.depot.Stage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			g.Drop()
+		}
+	}()
+	m, snap, err := importArtifact(ctx, g, src.Path, p)
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit("imported")
+	if src.Archive != "" && m.CLI.Archive == nil {
+		return nil, errors.New("its manifest names no archive")
+	}
+	rec, err := describe(m, snap)
+	if err != nil {
+		return nil, err
+	}
+	return &arrival{g, src, m, snap, rec}, nil
+}
+
+// placed is a release that is current for its version. undo makes the version what it
+// was before.
+type placed struct {
+	release Release
+	undo    func() error
+}
+
+// place makes an arrival current for its version. The lock of the Connector is held.
+func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, error) {
+	sl := s.depot.Slot(depot.Connectors, in.rec.Name, in.rec.Version)
+	old, err := sl.Read()
+	there := err == nil && !old.Superseded
+	same := err == nil && old.ReleaseDigest == in.rec.ReleaseDigest
+	switch {
+	case errors.Is(err, ErrNotInstalled):
+	case err != nil && !in.src.Replace:
+		return placed{}, err
+	case there && !same && !in.src.Replace:
+		return placed{}, fmt.Errorf("%s %s: %w: raise the version, or replace it", in.rec.Name, in.rec.Version, ErrConflict)
+	case same && s.fullCheck(sl, old) == nil:
+		return s.again(sl, old)
+	}
+	release, err := s.equip(ctx, in, p)
+	if err != nil {
+		return placed{}, err
+	}
 	defer release()
-	if err := sl.Publish(g, rec); err != nil {
-		return Release{}, err
+	failpoint.Hit("equipped")
+	if err := sl.Publish(in.Staging, in.rec); err != nil {
+		return placed{}, err
 	}
-	if rec, err = sl.Read(); err != nil {
-		return Release{}, err
+	undo := sl.Retire
+	if there {
+		undo = func() error { return nil } // what it was is gone or was broken
 	}
-	s.cfg.Log.Info().Str("connector", rec.Name).Str("version", rec.Version).Str("digest", rec.ReleaseDigest).Msg("connector-added")
-	return s.releaseFrom(sl, rec)
+	rec, err := sl.Read()
+	if err != nil {
+		return placed{}, errors.Join(err, undo())
+	}
+	r, err := s.releaseFrom(sl, rec)
+	if err != nil {
+		return placed{}, errors.Join(err, undo())
+	}
+	return placed{r, undo}, nil
+}
+
+// again keeps what is there already, in the same content; if it was superseded, it no
+// longer is.
+func (s *Store) again(sl depot.Slot, old depot.Receipt) (placed, error) {
+	r, err := s.releaseFrom(sl, old)
+	if err != nil {
+		return placed{}, err
+	}
+	if err := sl.Supersede(false); err != nil {
+		return placed{}, err
+	}
+	return placed{r, func() error { return sl.Supersede(old.Superseded) }}, nil
 }
 
 // importArtifact brings the source into the staging directory and reads what it
@@ -107,7 +179,7 @@ func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progres
 			if err := skill.Check(tree); err != nil {
 				return nil, err
 			}
-			if m.CLI.Kind != manifest.KindNative {
+			if m.CLI.Kind != manifest.KindNative || m.CLI.Archive != nil {
 				return nil, nil
 			}
 			return []string{m.CLI.Entrypoint}, checkNative(tree, m.CLI.Entrypoint)
@@ -172,8 +244,8 @@ func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, erro
 	if err := checkVariables(m); err != nil {
 		return rec, err
 	}
-	if m.CLI.Entrypoint == "" {
-		return rec, nil
+	if m.CLI.Entrypoint == "" || m.CLI.Archive != nil {
+		return rec, nil // it is in what is installed, not in the artifact
 	}
 	_, sum, ok := snap.File(m.CLI.Entrypoint)
 	if !ok {
@@ -209,11 +281,14 @@ func checkVariables(m manifest.Manifest) error {
 // equip brings what the release needs beyond its artifact: the interpreter's
 // identity, and the packages of its lock. Until release is called, nothing takes that
 // interpreter away: it is to be called when the receipt names it.
-func (s *Store) equip(ctx context.Context, g *depot.Staging, m manifest.Manifest, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) (release func(), err error) {
-	if m.CLI.Runtime == nil {
+func (s *Store) equip(ctx context.Context, in *arrival, p Progress) (release func(), err error) {
+	if in.manifest.CLI.Archive != nil {
+		return func() {}, s.unpackArchive(ctx, in, p)
+	}
+	if in.manifest.CLI.Runtime == nil {
 		return func() {}, nil
 	}
-	rt, err := s.chooseRuntime(*m.CLI.Runtime)
+	rt, err := s.chooseRuntime(*in.manifest.CLI.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -222,11 +297,11 @@ func (s *Store) equip(ctx context.Context, g *depot.Staging, m manifest.Manifest
 		return nil, err
 	}
 	release = func() { _ = held.lock.Close() }
-	rec.Runtime = &rt
-	if m.CLI.Package == nil {
+	in.rec.Runtime = &rt
+	if in.manifest.CLI.Package == nil {
 		return release, nil
 	}
-	if err := s.installPackage(ctx, g, m.CLI, snap, rec, p); err != nil {
+	if err := s.installPackage(ctx, in.Staging, in.manifest.CLI, in.snap, &in.rec, p); err != nil {
 		release()
 		return nil, err
 	}
@@ -367,6 +442,9 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 		errs = errors.Join(errs, sl.Retire())
 	}
 	s.depot.DropIfEmpty(depot.Connectors + "/" + key.String())
+	if len(s.Versions(key)) == 0 {
+		errs = errors.Join(errs, s.dropArchives(key))
+	}
 	if !found {
 		errs = ErrNotInstalled
 	}

@@ -65,6 +65,9 @@ func (s *Store) launch(r Release) (_ *Launch, err error) {
 			err = errors.Join(err, closeAll())
 		}
 	}()
+	if rec.Superseded {
+		return nil, fmt.Errorf("%s %s: %w: another version has taken its place", rec.Name, rec.Version, ErrNotInstalled)
+	}
 	if rec.ReleaseDigest != r.Digest {
 		return nil, fmt.Errorf("%s %s: %w: another release of this version is", rec.Name, rec.Version, ErrNotInstalled)
 	}
@@ -99,6 +102,12 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 	tree, file := trees[artifactTree], cli.Entrypoint
 	if cli.Kind == manifest.KindNPM {
 		tree, file = trees[packageTree], rec.Script
+	}
+	if cli.Archive != nil {
+		if _, err := programOf(cli, trees); err != nil {
+			return tampered(rec.Name, rec.Version, err)
+		}
+		tree = trees[packageTree]
 	}
 	native := cli.Kind == manifest.KindNative || cli.Kind == manifest.KindNPM && rec.Native
 	if tree == nil || native != (l.Path == "") {

@@ -18,7 +18,7 @@ import (
 
 // Releases lists what is installed, by key and version, without hashing anything. A
 // release that cannot be read is left out, and is part of the error that comes with
-// the others.
+// the others; one that an update has replaced is left out.
 func (s *Store) Releases() ([]Release, error) {
 	var out []Release
 	var errs error
@@ -26,7 +26,7 @@ func (s *Store) Releases() ([]Release, error) {
 		for _, version := range s.depot.List(path.Join(depot.Connectors, key)) {
 			sl := s.depot.Slot(depot.Connectors, key, version)
 			rec, err := sl.Read()
-			if errors.Is(err, ErrNotInstalled) {
+			if errors.Is(err, ErrNotInstalled) || err == nil && rec.Superseded {
 				continue
 			}
 			r, err := s.releaseIf(sl, rec, err)
@@ -72,6 +72,9 @@ func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, e
 		return Release{}, fmt.Errorf("connector: %w", ErrNotInstalled)
 	}
 	rec, err := sl.Read()
+	if err == nil && rec.Superseded {
+		err = fmt.Errorf("%w: another version has taken its place", ErrNotInstalled)
+	}
 	return s.releaseIf(sl, rec, err)
 }
 
@@ -131,11 +134,18 @@ func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.
 
 // fullCheck hashes all that runs for a release.
 func (s *Store) fullCheck(sl depot.Slot, rec depot.Receipt) error {
-	if _, err := s.openTrees(sl, rec); err != nil {
+	trees, err := s.openTrees(sl, rec)
+	if err != nil {
 		return err
 	}
-	if _, err := s.releaseFrom(sl, rec); err != nil {
+	r, err := s.releaseFrom(sl, rec)
+	if err != nil {
 		return err
+	}
+	if r.Manifest.CLI.Archive != nil {
+		if _, err := programOf(r.Manifest.CLI, trees); err != nil {
+			return tampered(rec.Name, rec.Version, err)
+		}
 	}
 	if rec.Runtime == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/download"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
@@ -56,6 +57,7 @@ type Config struct {
 	Runner   Runner         // runs npm; nil refuses what needs npm
 	Registry string         // base URL, https (http on loopback only); "" is ErrNoRegistry where one is needed
 	CAFile   string         // absolute path of PEM certificates trusted besides the system's; "" for none
+	Fetch    Fetcher        // fetches archives that releases name; nil is ErrNoArchive where one is needed
 	AsIs     bool           // leave at opening what dead processes left behind; Collect finds it
 	Proxy    string         // URL of the HTTP proxy for fetching; "" for none
 }
@@ -74,8 +76,9 @@ type Release struct {
 // Store is the installed Connectors and interpreters in one directory. All methods
 // may be called from any goroutine, and several processes may share the directory.
 type Store struct {
-	cfg   Config
-	depot *depot.Depot
+	cfg       Config
+	depot     *depot.Depot
+	downloads *download.Cache
 
 	mu       sync.Mutex                    // guards runtimes
 	runtimes map[string]*artifact.Snapshot // hashed in this process, by directory
@@ -92,15 +95,19 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	return &Store{cfg: c, depot: d, runtimes: make(map[string]*artifact.Snapshot)}, nil
+	cache, err := download.Open(d.Path(depot.Downloads))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), d.Close())
+	}
+	return &Store{cfg: c, depot: d, downloads: cache, runtimes: make(map[string]*artifact.Snapshot)}, nil
 }
 
 // Close lets go of the directory. A Launch stays usable until its own Close.
-func (s *Store) Close() error { return s.depot.Close() }
+func (s *Store) Close() error { return errors.Join(s.downloads.Close(), s.depot.Close()) }
 
 // Names inside the directory of one release or runtime.
 const (
 	artifactTree = "artifact" // a Connector's own files
-	packageTree  = "package"  // what npm installed for it
+	packageTree  = "package"  // what npm installed for it, or its archive brought
 	runtimeTree  = "tree"     // a runtime's files
 )

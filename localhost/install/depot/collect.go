@@ -29,7 +29,7 @@ type collector struct {
 // Collect finds the orphans and removes them, or only finds them.
 func (d *Depot) Collect(remove bool) ([]Garbage, error) {
 	c := &collector{d: d, remove: remove}
-	err := errors.Join(c.staging(), c.slots())
+	err := errors.Join(c.staging(), c.slots(), c.downloads())
 	return c.found, err
 }
 
@@ -108,6 +108,21 @@ func (c *collector) slots() (errs error) {
 			}
 			_ = l.Close()
 		}
+	}
+	return errs
+}
+
+// downloads takes the archives of Connectors that are not there.
+func (c *collector) downloads() (errs error) {
+	for _, owner := range c.d.List(Downloads) {
+		l, err := filelock.Try(c.d.lockPath(Connectors, owner))
+		if err != nil {
+			continue
+		}
+		if len(c.d.List(path.Join(Connectors, owner))) == 0 {
+			errs = errors.Join(errs, c.take(path.Join(Downloads, owner)))
+		}
+		_ = l.Close()
 	}
 	return errs
 }

@@ -37,8 +37,8 @@ type Receipt struct {
 	// any more, and it goes when no process uses it.
 	Superseded bool `json:"superseded,omitempty"`
 
-	Name      string `json:"name"`      // connector key or runtime name
-	Version   string `json:"version"`
+	Name    string `json:"name"` // connector key or runtime name
+	Version string `json:"version"`
 
 	ReleaseDigest  string `json:"releaseDigest,omitempty"`
 	ContractHash   string `json:"contractHash,omitempty"`

@@ -1,0 +1,99 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/download"
+	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+// ErrNoArchive means that a release is made of an archive from elsewhere, that nothing
+// fetches it here, and that none was given.
+var ErrNoArchive = errors.New("its archive is not here, and nothing fetches it")
+
+// Fetcher writes the bytes of an archive to w; remote.Client has one. Whoever calls it
+// checks size and digest.
+type Fetcher func(ctx context.Context, a manifest.Archive, w io.Writer, progress func(done, total int64)) error
+
+func pin(a manifest.Archive) download.Pin { return download.Pin{SHA256: a.SHA256, Size: a.Size} }
+
+// unpackArchive brings what the manifest's archive holds into the package tree. The
+// lock of the Connector is held.
+func (s *Store) unpackArchive(ctx context.Context, in *arrival, p Progress) error {
+	cli := in.manifest.CLI
+	at, err := s.downloads.Prepare(ctx, in.manifest.Key, pin(*cli.Archive), s.fill(in, p))
+	if err != nil {
+		return err
+	}
+	stage := p.at("unpack archive")
+	err = artifact.Import(ctx, at, in.Path(packageTree), artifact.Options{
+		Limits: artifact.ConnectorLimits(), Strip: cli.Archive.Strip, Progress: func(done int64) { stage(done, 0) },
+		Inspect: func(tree fs.FS) ([]string, error) {
+			return []string{cli.Entrypoint}, checkNative(tree, cli.Entrypoint)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	snap, err := artifact.Open(in.Path(packageTree), artifact.ConnectorLimits())
+	if err != nil {
+		return err
+	}
+	if _, sum, _ := snap.File(cli.Entrypoint); sum != cli.SHA256 {
+		return &artifact.RefusedError{Path: cli.Entrypoint, Reason: "its SHA-256 is " + sum + ", the manifest says another"}
+	}
+	in.rec.PackageDigest = snap.Digest()
+	return nil
+}
+
+// fill says where the archive comes from, if the cache does not have it.
+func (s *Store) fill(in *arrival, p Progress) download.Fill {
+	switch {
+	case in.src.Archive != "":
+		return download.FromFile(in.src.Archive)
+	case s.cfg.Fetch == nil:
+		return func(context.Context, io.Writer) error { return ErrNoArchive }
+	}
+	return func(ctx context.Context, w io.Writer) error {
+		return s.cfg.Fetch(ctx, *in.manifest.CLI.Archive, w, p.at("fetch archive"))
+	}
+}
+
+// programOf returns the path of the executable that an archive brought, which is the
+// one that the manifest pins, whatever the receipt says.
+func programOf(cli manifest.CLI, trees map[string]*artifact.Snapshot) (string, error) {
+	tree := trees[packageTree]
+	if tree == nil {
+		return "", errors.New("what its archive brought is not there")
+	}
+	abs, sum, ok := tree.File(cli.Entrypoint)
+	if !ok || sum != cli.SHA256 {
+		return "", errors.New("its program is not the one that the manifest pins")
+	}
+	return abs, nil
+}
+
+// keepArchive makes what r was made of the current archive of its Connector. It is only
+// for the next repair: what goes wrong is told, and the release stays.
+func (s *Store) keepArchive(ctx context.Context, r Release) {
+	a := r.Manifest.CLI.Archive
+	if a == nil {
+		return
+	}
+	if err := s.downloads.Promote(ctx, r.Manifest.Key, pin(*a)); err != nil {
+		s.cfg.Log.Warn().Err(err).Str("connector", r.Manifest.Key.String()).Msg("archive-not-kept")
+	}
+}
+
+func (s *Store) dropArchives(key name.ConnectorKey) error {
+	if err := s.downloads.Drop(key); err != nil {
+		return fmt.Errorf("drop archives: %w", err)
+	}
+	return nil
+}
