@@ -278,7 +278,7 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	e := ofFile(&l)
 	e.Issuer = l.Links[0].Issuer // so that another issuer is refused, not told of a lease that it has not
-	if signer == l.Lease.Issuer {
+	if signer == l.Links[len(l.Links)-1].Issuer {
 		e.Issuer = signer
 	}
 	if f.all || f.invocation != "" || f.holder != "" || f.issuer != "" {
@@ -327,7 +327,7 @@ func revokerOf(p paths, l *lease.File) (key ed25519.PrivateKey, signer name.Peer
 		if key, err = loadIdentity(p); err != nil {
 			return nil, signer, err
 		}
-		if signer, err = peerID(key); err != nil || signer == l.Lease.Issuer {
+		if signer, err = peerID(key); err != nil || signer == l.Links[len(l.Links)-1].Issuer {
 			return key, signer, err
 		}
 	}
