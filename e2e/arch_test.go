@@ -48,6 +48,7 @@ var arrows = []struct {
 	{"gateway/early", []string{"gateway/ledger", "gateway/ownerfile", "protocol/name"}, "a file of keys of operations"},
 	{"gateway/issued", []string{"gateway/ownerfile", "protocol/name", "lease"}, "files about leases that were issued here"},
 	{"gateway/checkup", []string{"gateway/*", "lease", "policy", "protocol/name", "localhost/checkup"}, "a look from outside; nothing of the peer side imports it"},
+	{"gateway/lendtest", []string{"gateway", "gateway/client", "gateway/ledger", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "a whole gateway in memory, for tests; nothing of ours imports it"},
 	{"gateway/*", []string{"gateway/ledger", "gateway/netconf", "protocol", "protocol/*", "lease", "policy", "localhost/route"}, "parts of the gateway"},
 	{"gateway", []string{"gateway/*", "protocol", "protocol/*", "lease", "lease/revocation", "policy", "localhost/route"}, "the peer side can name a route, never a path or a secret"},
 	{"localhost/internal/*", nil, "helpers of the runtime"},
