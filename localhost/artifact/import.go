@@ -45,6 +45,9 @@ type Options struct {
 	Inspect func(tree fs.FS) (executables []string, err error)
 	// Skip leaves out a file, or a directory with all below it. nil skips nothing.
 	Skip func(path string) bool
+	// Aside takes files out of the tree: the content of a path in it goes where it
+	// points to, at most 64 KiB. A path that the source does not have leaves its nil.
+	Aside map[string]*[]byte
 	// SkipLinks leaves out the symbolic links of a tar.gz instead of refusing them.
 	SkipLinks bool
 	// Strip drops that many leading segments of each path of an archive; an entry

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -92,6 +93,9 @@ func (w *writer) file(p string, size int64, exec bool, r io.Reader) error {
 	if _, err := w.add(p, false); err != nil {
 		return err
 	}
+	if to := w.o.Aside[p]; to != nil {
+		return w.aside(to, p, size, r)
+	}
 	// No child may be forked that inherits f: see the package comment.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -111,6 +115,22 @@ func (w *writer) file(p string, size int64, exec bool, r io.Reader) error {
 		err = syncFile(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// maxAside bounds a file that is kept in memory.
+const maxAside = 64 << 10
+
+// aside keeps what would be a file of the tree. Its name stays taken.
+func (w *writer) aside(to *[]byte, p string, size int64, r io.Reader) error {
+	if size > maxAside {
+		return refuse(p, "larger than %d bytes", maxAside)
+	}
+	var b bytes.Buffer
+	if err := w.fill(&b, p, size, r); err != nil {
+		return err
+	}
+	*to = append([]byte{}, b.Bytes()...)
+	return nil
 }
 
 func (w *writer) fill(f io.Writer, p string, size int64, r io.Reader) error {
