@@ -185,6 +185,20 @@ func TestRealTampering(t *testing.T) {
 	h.run(t, route.StartRequest{Workspace: "work"}, "", "write", "before")
 	require.FileExists(t, filepath.Join(h.workspace, "before"))
 
+	h.tamper(t)
+
+	_, err := h.start(t, route.StartRequest{Workspace: "work"}, "write", "after")
+	require.ErrorIs(t, err, route.ErrUnavailable)
+	require.ErrorIs(t, err, install.ErrTampered)
+	require.NoFileExists(t, filepath.Join(h.workspace, "after"))
+	_, err = h.Reconcile(t.Context())
+	require.ErrorIs(t, err, install.ErrTampered)
+	require.Empty(t, h.current(), "a damaged release has no route")
+}
+
+// tamper changes the last byte of the installed executable, keeping size and times.
+func (h *realHost) tamper(t *testing.T) {
+	t.Helper()
 	found := 0
 	require.NoError(t, filepath.WalkDir(h.installed, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "fixture" {
@@ -206,12 +220,4 @@ func TestRealTampering(t *testing.T) {
 		return os.Chtimes(path, info.ModTime(), info.ModTime())
 	}))
 	require.Positive(t, found)
-
-	_, err := h.start(t, route.StartRequest{Workspace: "work"}, "write", "after")
-	require.ErrorIs(t, err, route.ErrUnavailable)
-	require.ErrorIs(t, err, install.ErrTampered)
-	require.NoFileExists(t, filepath.Join(h.workspace, "after"))
-	_, err = h.Reconcile(t.Context())
-	require.ErrorIs(t, err, install.ErrTampered)
-	require.Empty(t, h.current(), "a damaged release has no route")
 }

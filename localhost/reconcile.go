@@ -264,11 +264,20 @@ func (h *Host) route(ctx context.Context, id route.Identity, r install.Release, 
 		host: h, release: launch, account: c, declared: declared, version: r.Manifest.Version,
 		variables: r.Contract.Environment, command: r.Contract.Command, login: r.Manifest.Login,
 	}
-	d, err := h.commit(ctx, route.Descriptor{Identity: id, DisplayName: r.Manifest.DisplayName, Contract: r.Contract}, l)
+	d, err := h.commit(ctx, described(id, r), l)
 	if d.Identity.Generation.Number == 0 {
 		return h.failed(id, errors.Join(err, launch.close()))
 	}
 	return h.serving(d.Identity, StatePublished, missing, err)
+}
+
+// described is what is published of a release.
+func described(id route.Identity, r install.Release) route.Descriptor {
+	d := route.Descriptor{Identity: id, DisplayName: r.Manifest.DisplayName, Aliases: r.Manifest.Aliases, Contract: r.Contract}
+	if p := r.Manifest.CLI.Probe; p != nil {
+		d.Probe = &route.Probe{Arguments: p.Arguments, Timeout: p.Timeout}
+	}
+	return d
 }
 
 // serving is the receipt of a route that is current.
