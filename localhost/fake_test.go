@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,24 @@ var (
 
 // fakeStore has releases that a test chooses; rig replaces Launch.
 type fakeStore struct {
-	mu       sync.Mutex
-	releases []install.Release
-	err      error
+	mu         sync.Mutex
+	releases   []install.Release
+	superseded []install.Release
+	err        error
+}
+
+func (s *fakeStore) Superseded(key name.ConnectorKey, version name.Version, digest string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.superseded, func(r install.Release) bool {
+		return r.Manifest.Key == key && r.Manifest.Version == version && r.Digest == digest
+	})
+}
+
+func (s *fakeStore) update(now, was install.Release) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releases, s.superseded = []install.Release{now}, []install.Release{was}
 }
 
 func (s *fakeStore) Releases() ([]install.Release, error) {

@@ -23,6 +23,8 @@ const closeTimeout = 5 * time.Second
 type Store interface {
 	Releases() ([]install.Release, error)
 	Launch(r install.Release) (*install.Launch, error)
+	// Superseded tells whether an update has replaced this release.
+	Superseded(key name.ConnectorKey, version name.Version, digest string) bool
 }
 
 // Transport starts processes; *process.Transport is one. An error means that

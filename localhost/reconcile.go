@@ -30,6 +30,7 @@ const (
 	StatePublished State = "published" // a new route, under a new generation
 	StateKept      State = "kept"      // the route was current already
 	StateRetired   State = "retired"   // the route is no longer wanted
+	StateDraining  State = "draining"  // another version is: nothing starts of it, what runs ends by itself
 	StateDisabled  State = "disabled"  // the owner disabled the connection
 	StateFailed    State = "failed"    // see Err
 )
@@ -56,7 +57,8 @@ type Receipt struct {
 // Reconcile makes the routes of the given Connectors, or of all if none is given,
 // equal to what is installed: every release × its enabled connections is one
 // route. An unchanged route keeps its generation; a changed one is replaced, the
-// candidate first; what is gone is retired. A Connector without a connection gets
+// candidate first; what is gone is retired. Of a release that an update has replaced
+// nothing starts any more, and what runs ends by itself. A Connector without a connection gets
 // the default one. Missing secrets or a missing login do not matter here.
 //
 // What the owner has disabled, or is removing, has no route; nor has anything of a
@@ -150,6 +152,9 @@ func (h *Host) known() (all []name.ConnectorKey) {
 	for _, d := range h.current() {
 		all = append(all, d.Identity.Connector)
 	}
+	for _, id := range h.routes.Draining() {
+		all = append(all, id.Connector)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.AppendSeq(all, maps.Keys(h.left))
@@ -160,7 +165,7 @@ func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, releases []
 	receipts := h.settle(ctx, key)
 	want, err := h.cfg.Connections.Intent(key).Read()
 	if err != nil { // not understood, so not permitted
-		return append(append(receipts, h.failed(route.Identity{Connector: key}, err)), h.retireBut(ctx, key, nil)...)
+		return append(append(receipts, h.failed(route.Identity{Connector: key}, err)), h.retireBut(ctx, key, nil, func(route.Identity) bool { return false })...)
 	}
 	releases = slices.DeleteFunc(slices.Clone(releases), func(r install.Release) bool { return want.Removes(r.Manifest.Version) })
 	var accounts []*connection.Connection
@@ -182,17 +187,49 @@ func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, releases []
 			receipts = append(receipts, receipt)
 		}
 	}
-	return append(receipts, h.retireBut(ctx, key, wanted)...)
+	return append(receipts, h.retireBut(ctx, key, wanted, func(id route.Identity) bool {
+		return enabled(accounts, id) && !want.Disabled && !want.Removes(id.Version) &&
+			h.cfg.Store.Superseded(id.Connector, id.Version, id.ReleaseDigest)
+	})...)
 }
 
-// retireBut retires the routes of a Connector that are not wanted.
-func (h *Host) retireBut(ctx context.Context, key name.ConnectorKey, wanted map[route.Query]bool) (receipts []Receipt) {
+// retireBut retires the routes of a Connector that are not wanted. Of one that may
+// drain nothing is ended.
+func (h *Host) retireBut(ctx context.Context, key name.ConnectorKey, wanted map[route.Query]bool, drains func(route.Identity) bool) (receipts []Receipt) {
 	for _, d := range h.current() {
-		if d.Identity.Connector == key && !wanted[place(d.Identity)] {
-			receipts = append(receipts, h.retire(ctx, d.Identity))
+		switch id := d.Identity; {
+		case id.Connector != key || wanted[place(id)]:
+		case drains(id):
+			receipts = append(receipts, h.drain(id))
+		default:
+			receipts = append(receipts, h.retire(ctx, id))
+		}
+	}
+	for _, id := range h.routes.Draining() {
+		if id.Connector == key && !wanted[place(id)] && !drains(id) {
+			receipts = append(receipts, h.retire(ctx, id))
 		}
 	}
 	return receipts
+}
+
+// enabled tells whether the connection of id is there, and not disabled.
+func enabled(accounts []*connection.Connection, id route.Identity) bool {
+	at := slices.IndexFunc(accounts, func(c *connection.Connection) bool { return c.ID() == id.Connection })
+	if at < 0 {
+		return false
+	}
+	config, err := accounts[at].Config()
+	return err == nil && !config.Disabled
+}
+
+// drain takes a route away without ending what it runs.
+func (h *Host) drain(id route.Identity) Receipt {
+	h.routes.Drain(id)
+	h.mu.Lock()
+	delete(h.live, place(id))
+	h.mu.Unlock()
+	return h.receipt(id, StateDraining, nil, nil)
 }
 
 // settle tries again to close what is left of retired routes.
