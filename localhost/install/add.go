@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/localhost/skill"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -35,7 +36,7 @@ type Source struct {
 // version. It is one transaction: after an error the release that was there before
 // is untouched. The same content again changes nothing, unless files were changed on
 // disk: then it repairs them. No route changes by it. Errors match ErrConflict,
-// ErrNoRuntime, ErrNoRegistry, ErrNoArchive;
+// ErrNoRuntime, ErrNoRegistry, ErrNoArchive, and those of signature.Trust.Check;
 // what is wrong with the source is an *artifact.RefusedError, a
 // *manifest.InvalidError, a *manifest.UnsupportedError, a *skill.RefusedError or a
 // *npm.LockError.
@@ -87,7 +88,7 @@ func (s *Store) bring(ctx context.Context, src Source, p Progress) (_ *arrival, 
 			g.Drop()
 		}
 	}()
-	m, snap, err := importArtifact(ctx, g, src.Path, p)
+	m, snap, sig, err := importArtifact(ctx, g, src.Path, p)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,8 @@ func (s *Store) bring(ctx context.Context, src Source, p Progress) (_ *arrival, 
 	if err != nil {
 		return nil, err
 	}
-	return &arrival{g, src, m, snap, rec}, nil
+	in := &arrival{g, src, m, snap, rec}
+	return in, s.takeSignature(in, sig)
 }
 
 // placed is a release that is current for its version. undo makes the version what it
@@ -121,8 +123,13 @@ func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, err
 		return placed{}, err
 	case there && !same && !in.src.Replace:
 		return placed{}, fmt.Errorf("%s %s: %w: raise the version, or replace it", in.rec.Name, in.rec.Version, ErrConflict)
-	case same && s.fullCheck(sl, old) == nil:
+	case same && (in.rec.Signature == "" || in.rec.Signature == old.Signature) && s.fullCheck(sl, old) == nil:
 		return s.again(sl, old)
+	}
+	if same {
+		if err := in.inherit(sl, old); err != nil {
+			return placed{}, err
+		}
 	}
 	release, err := s.equip(ctx, in, p)
 	if err != nil {
@@ -162,34 +169,45 @@ func (s *Store) again(sl depot.Slot, old depot.Receipt) (placed, error) {
 }
 
 // importArtifact brings the source into the staging directory and reads what it
-// says about itself from there.
-func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progress) (manifest.Manifest, *artifact.Snapshot, error) {
-	var m manifest.Manifest
+// says about itself from there: its manifest for this system, and its signature file,
+// which is no part of the tree.
+func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progress) (manifest.Manifest, *artifact.Snapshot, []byte, error) {
+	var here manifest.Manifest
+	_, snap, sig, err := importSource(ctx, g, src, p, func(tree fs.FS, m manifest.Manifest) (executables []string, err error) {
+		if here, err = m.For(interpreter.Target()); err != nil {
+			return nil, err
+		}
+		if err := skill.Check(tree); err != nil {
+			return nil, err
+		}
+		if here.CLI.Kind != manifest.KindNative || here.CLI.Archive != nil {
+			return nil, nil
+		}
+		return []string{here.CLI.Entrypoint}, checkNative(tree, here.CLI.Entrypoint)
+	})
+	return here, snap, sig, err
+}
+
+func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
+	inspect func(tree fs.FS, m manifest.Manifest) ([]string, error),
+) (m manifest.Manifest, snap *artifact.Snapshot, sig []byte, err error) {
 	stage := p.at("import")
-	err := artifact.Import(ctx, src, g.Path(artifactTree), artifact.Options{
+	err = artifact.Import(ctx, src, g.Path(artifactTree), artifact.Options{
 		Limits:   artifact.ConnectorLimits(),
 		Progress: func(done int64) { stage(done, 0) },
+		Aside:    map[string]*[]byte{signature.FileName: &sig},
 		Inspect: func(tree fs.FS) (executables []string, err error) {
 			if m, err = readManifest(tree); err != nil {
 				return nil, err
 			}
-			if m, err = m.For(interpreter.Target()); err != nil {
-				return nil, err
-			}
-			if err := skill.Check(tree); err != nil {
-				return nil, err
-			}
-			if m.CLI.Kind != manifest.KindNative || m.CLI.Archive != nil {
-				return nil, nil
-			}
-			return []string{m.CLI.Entrypoint}, checkNative(tree, m.CLI.Entrypoint)
+			return inspect(tree, m)
 		},
 	})
 	if err != nil {
-		return m, nil, err
+		return m, nil, nil, err
 	}
-	snap, err := artifact.Open(g.Path(artifactTree), artifact.ConnectorLimits())
-	return m, snap, err
+	snap, err = artifact.Open(g.Path(artifactTree), artifact.ConnectorLimits())
+	return m, snap, sig, err
 }
 
 func readManifest(tree fs.FS) (manifest.Manifest, error) {

@@ -32,6 +32,7 @@ type Launch struct {
 	name, version string
 	contract      *artifact.Snapshot // at ContractDir
 	snaps         []*artifact.Snapshot
+	attested      *attestation
 	close         func() error
 }
 
@@ -79,7 +80,17 @@ func (s *Store) launch(r Release) (_ *Launch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Launch{name: rec.Name, version: rec.Version, ContractDir: trees[artifactTree].Dir(), contract: trees[artifactTree], close: closeAll}
+	attested, err := s.installedAttestation(sl, rec, installed)
+	if err != nil {
+		return nil, err
+	}
+	if err := attested.still(); err != nil {
+		return nil, err
+	}
+	out := &Launch{
+		name: rec.Name, version: rec.Version, ContractDir: trees[artifactTree].Dir(), contract: trees[artifactTree],
+		attested: attested, close: closeAll,
+	}
 	for _, t := range trees {
 		out.snaps = append(out.snaps, t)
 	}
@@ -129,14 +140,15 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 // Verify is to be called before every start: it compares the identity of every file
 // of the release and its interpreter with what was hashed, hashes again what
 // differs, and returns an error that matches ErrTampered if bytes, modes or names
-// have changed. An unchanged tree costs one lstat per file.
+// have changed. An unchanged tree costs one lstat per file. It also asks the owner's
+// list of publishers as it is now: errors of signature.Trust.Check.
 func (l *Launch) Verify() error {
 	for _, s := range l.snaps {
 		if err := s.Verify(); err != nil {
 			return tampered(l.name, l.version, err)
 		}
 	}
-	return nil
+	return l.attested.still()
 }
 
 // Executable returns what the file at Path was when the last Verify, or Launch, found

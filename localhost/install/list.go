@@ -114,8 +114,9 @@ func (s *Store) releaseFrom(sl depot.Slot, rec depot.Receipt) (Release, error) {
 	return r, nil
 }
 
-// Verify hashes every file of an installed release and of its interpreter again.
-// Errors match ErrNotInstalled, ErrTampered, ErrNoRuntime.
+// Verify hashes every file of an installed release and of its interpreter again,
+// and checks its signature. Errors match ErrNotInstalled, ErrTampered, ErrNoRuntime, and
+// those of signature.Trust.Check.
 func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.Version) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verify connector %s: %w", key, err)
@@ -129,6 +130,13 @@ func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.
 	if err := s.fullCheck(sl, rec); err != nil {
 		return fmt.Errorf("verify connector: %w", err)
 	}
+	r, err := s.releaseFrom(sl, rec)
+	if err == nil {
+		_, err = s.Signers(r)
+	}
+	if err != nil {
+		return fmt.Errorf("verify connector: %w", err)
+	}
 	return nil
 }
 
@@ -136,6 +144,9 @@ func (s *Store) Verify(ctx context.Context, key name.ConnectorKey, version name.
 func (s *Store) fullCheck(sl depot.Slot, rec depot.Receipt) error {
 	trees, err := s.openTrees(sl, rec)
 	if err != nil {
+		return err
+	}
+	if _, err := readSignature(sl, rec); err != nil {
 		return err
 	}
 	r, err := s.releaseFrom(sl, rec)

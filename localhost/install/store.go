@@ -11,6 +11,7 @@ import (
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/rs/zerolog"
 )
@@ -60,6 +61,10 @@ type Config struct {
 	Fetch    Fetcher        // fetches archives that releases name; nil is ErrNoArchive where one is needed
 	AsIs     bool           // leave at opening what dead processes left behind; Collect finds it
 	Proxy    string         // URL of the HTTP proxy for fetching; "" for none
+
+	// Publishers is the owner's list of who may sign, and of what has to be signed; nil
+	// trusts nobody and requires nothing.
+	Publishers *signature.File
 }
 
 // Release is one installed release. It is a value; holders must not change what it

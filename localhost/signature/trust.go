@@ -168,7 +168,7 @@ func (t *Trust) Check(s Subject, data []byte) ([]Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check signature: %w", err)
 	}
-	if len(data) == 0 {
+	if data == nil {
 		if t.Required(s.Key) {
 			return nil, fmt.Errorf("%s %s: %w", s.Key, s.Version, ErrUnsigned)
 		}

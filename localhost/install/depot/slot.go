@@ -47,6 +47,7 @@ type Receipt struct {
 	Script         string `json:"script,omitempty"` // in the package tree
 	Native         bool   `json:"native,omitempty"` // Script is an executable, which needs no runtime
 	HasScripts     bool   `json:"hasScripts,omitempty"`
+	Signature      string `json:"signature,omitempty"` // SHA-256 of its signature file; "" for none
 
 	// Runtime is what the release runs on; of a runtime's own receipt, itself.
 	Runtime *Runtime `json:"runtime,omitempty"`
