@@ -26,6 +26,9 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
+// What is between "doc:" and "end doc" is in docs/embedding.md.
+
+// doc: host
 // shouter is an implementation host of an embedding product: it has one Connector,
 // whose one command says what it is told, louder. A real one starts a process.
 type shouter struct{ route route.Descriptor }
@@ -74,6 +77,8 @@ func (p *shout) Terminate() error                         { return nil }
 func (p *shout) Kill() error                              { return nil }
 func (p *shout) Close() error                             { return nil }
 
+// end doc
+
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -95,6 +100,7 @@ func Example() {
 	ownerKey, ownerID := newKey()
 	agentKey, agentID := newKey()
 
+	// doc: gateway
 	// The gateway, on the machine of the owner.
 	rules := must(policy.Parse("policy.yaml", []byte(fmt.Sprintf(`
 policy: 1
@@ -120,7 +126,9 @@ allow:
 		Revocations: must(revocation.New()),
 	}))
 	defer node.Close()
+	// end doc
 
+	// doc: issuer
 	// A lease for the agent, from the owner.
 	now := time.Now()
 	sealed := must(lease.Seal(lease.Lease{
@@ -132,6 +140,7 @@ allow:
 		}},
 		IssuedAt: now, NotBefore: now, NotAfter: now.Add(time.Minute), MaxOperations: 10, MaxConcurrent: 1,
 	}, must(crypto.UnmarshalEd25519PrivateKey(ownerKey))))
+	// end doc
 
 	// The agent, on another machine.
 	agent := must(client.New(client.Config{

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/lendtest"
@@ -22,8 +21,6 @@ import (
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tools is a Connector with one command of each kind.
 func tools(ran *atomic.Int64) lendtest.Connector {
