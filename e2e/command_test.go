@@ -252,6 +252,23 @@ func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// shows DIR PATTERN: wait until the status of the gateway of that LEND_DIR matches.
+func cmdShows(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: shows DIR PATTERN")
+	}
+	want, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	w := &world{bin: ts.Getenv("BIN"), dir: ts.Getenv("WORK"), env: scriptEnv(ts)}
+	text := ""
+	if !until(patience, func() bool {
+		text, err = w.lend(ts.MkAbs(args[0]), "status")
+		return err == nil && want.MatchString(text)
+	}) {
+		ts.Fatalf("the status of %s is not %s: %v\n%s", args[0], args[1], err, text)
+	}
+}
+
 // gone FILE: the process whose ID the file holds is not there.
 func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {

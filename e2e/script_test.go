@@ -119,6 +119,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"tool":      cmdTool,
 			"dead":      cmdDead,
 			"gone":      cmdGone,
+			"shows":     cmdShows,
 			"exits":     cmdExits,
 			"capture":   cmdCapture,
 			"expand":    cmdExpand,

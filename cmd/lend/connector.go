@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
@@ -280,29 +281,41 @@ func (a *app) reconcileRunning(ctx context.Context) error {
 
 func (a *app) connectorListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Short:   "list the installed Connectors",
+		Use:   "list",
+		Short: "list the installed Connectors",
+		Long: `List the installed Connectors from their receipts. Nothing of them runs. Exit
+status 1: one of them is not what was installed, or cannot be read.`,
 		Example: "  lend connector list --json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withStore("", func(s *install.Store) error {
-				releases, err := s.Releases()
+				found, err := a.inspected(cmd.Context())
 				if err != nil {
 					return err
 				}
-				list := struct {
-					SchemaVersion int            `json:"schemaVersion"`
-					Connectors    []shownRelease `json:"connectors"`
-					Warning       string         `json:"warning,omitempty"`
-				}{jsonSchema, []shownRelease{}, lockedSecretsText(a.secretsLockedHere(s))}
-				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS"}}
-				for _, r := range releases {
-					shown := releaseShown(r)
-					list.Connectors = append(list.Connectors, shown)
-					rows = append(rows, []string{shown.Key, shown.Version, shown.Kind, fmt.Sprint(len(shown.Commands))})
+				type listed struct {
+					shownRelease
+					shownInstallation
 				}
-				return a.show(list, func() error {
-					if len(releases) == 0 {
+				list := struct {
+					SchemaVersion int      `json:"schemaVersion"`
+					Connectors    []listed `json:"connectors"`
+					Warning       string   `json:"warning,omitempty"`
+				}{jsonSchema, []listed{}, lockedSecretsText(a.secretsLockedHere(s))}
+				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS", "INSTALLED"}}
+				var bad []inspect.Result
+				for _, r := range found {
+					shown := listed{inspectedShown(r), installationShown(r)}
+					list.Connectors = append(list.Connectors, shown)
+					rows = append(rows, []string{
+						shown.Key, shown.Version, shown.Kind, fmt.Sprint(len(shown.Commands)), installedText(shown.Installed, shown.Reason),
+					})
+					if r.State != inspect.Present {
+						bad = append(bad, r)
+					}
+				}
+				err = a.show(list, func() error {
+					if len(found) == 0 {
 						a.note("lend: nothing is installed; next: lend connector new exec:PATH, or npm:NAME@VERSION")
 						return nil
 					}
@@ -311,6 +324,7 @@ func (a *app) connectorListCommand() *cobra.Command {
 					}
 					return a.table(rows)
 				})
+				return a.notPresent(bad, err)
 			})
 		},
 	}
@@ -332,21 +346,35 @@ func (a *app) release(s *install.Store, key, version string) (install.Release, e
 func (a *app) connectorShowCommand() *cobra.Command {
 	var version string
 	c := &cobra.Command{
-		Use:     "show KEY",
-		Short:   "show a Connector: digests, commands and their parameters, secrets",
-		Example: "  lend connector show github",
+		Use:   "show KEY",
+		Short: "show a Connector: digests, commands and their parameters, secrets, readiness",
+		Long: `Show one installed release: its digests, commands and secrets, and whether it is
+what was installed, by its receipts; lend connector verify hashes all its files.
+With a running gateway also, for each connection, whether its probe found it
+ready, and what runs. Nothing of the Connector is run by this.`,
+		Example: "  lend connector show github\n  lend connector show github --json",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStore("", func(s *install.Store) error {
 				r, err := a.release(s, args[0], version)
 				if err != nil {
 					return err
 				}
 				shown := releaseShown(r)
+				found, err := a.inspectedOne(cmd.Context(), r.Manifest.Key, r.Manifest.Version)
+				if err != nil {
+					return err
+				}
+				live, err := a.live(cmd.Context(), shown.Key, shown.Version)
+				if err != nil {
+					return err
+				}
 				return a.show(struct {
 					SchemaVersion int `json:"schemaVersion"`
 					shownRelease
-				}{jsonSchema, shown}, func() error { return a.printRelease(shown, r) })
+					shownInstallation
+					shownLive
+				}{jsonSchema, shown, installationShown(found), live}, func() error { return a.printRelease(shown, r, found, live) })
 			})
 		},
 	}
@@ -354,14 +382,16 @@ func (a *app) connectorShowCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) printRelease(s shownRelease, r install.Release) error {
+func (a *app) printRelease(s shownRelease, r install.Release, found inspect.Result, live shownLive) error {
 	rows := [][]string{
 		{"connector", s.Key + " " + s.Version},
 		{"name", name.Quote(s.DisplayName)},
 		{"kind", strings.TrimSpace(s.Kind + " " + s.Runtime)},
 		{"release", s.Digest},
 		{"contract", s.ContractHash},
+		{"installed", installedText(string(found.State), string(found.Reason))},
 	}
+	rows = append(rows, live.rows()...)
 	for _, secret := range s.Secrets {
 		rows = append(rows, []string{"secret", secret})
 	}

@@ -165,6 +165,7 @@ func (a *app) printStatus(s admin.Status) error {
 	for _, r := range s.Routes {
 		rows = append(rows, []string{"route", strings.TrimSpace(fmt.Sprintf("%s %s (%s) %s", r.Connector, r.Version, r.Connection, r.Reason))})
 	}
+	rows = append(rows, observedRows(s)...)
 	for _, p := range s.Peers {
 		rows = append(rows, []string{"peer", strings.TrimSpace(fmt.Sprintf("%s %s %s, %d running", p.Name, p.PeerID, p.Address, p.Operations))})
 	}

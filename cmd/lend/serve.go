@@ -143,6 +143,7 @@ type serving struct {
 	keeper  *audit.Keeper // nil without a ledger
 	admin   *admin.Server
 
+	watching *watching
 	counters counters
 }
 
@@ -208,6 +209,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if _, err := s.side.host.Reconcile(ctx); err != nil { // it logs each route
 		log.Error().Err(err).Msg("some connectors have no route")
 	}
+	s.watching = newWatching(p.store(), s.side.host, log)
 	why := secretsLocked(s.side.store, s.side.root)
 	if text := lockedSecretsText(why); text != "" {
 		log.Warn().Err(why).Msg("secrets are locked")
@@ -290,6 +292,9 @@ func (s *serving) close() error {
 	if s.keeper != nil { // its last checkpoint covers the ends
 		closers = append(closers, s.closeKeeper)
 	}
+	if s.watching != nil {
+		closers = append(closers, s.watching.close)
+	}
 	if s.side != nil {
 		closers = append(closers, s.side.close)
 	}
@@ -300,7 +305,7 @@ func (s *serving) close() error {
 }
 
 // Status implements admin.Backend.
-func (s *serving) Status(context.Context) (admin.Status, error) {
+func (s *serving) Status(ctx context.Context) (admin.Status, error) {
 	n := s.node.Status()
 	out := admin.Status{
 		SchemaVersion: admin.SchemaVersion, PeerID: n.ID.String(), Version: buildVersion().Version,
@@ -325,6 +330,7 @@ func (s *serving) Status(context.Context) (admin.Status, error) {
 	for _, d := range routes {
 		out.Routes = append(out.Routes, routeShown(d.Identity))
 	}
+	s.watching.show(ctx, &out, routes)
 	for _, p := range n.Peers {
 		out.Peers = append(out.Peers, admin.Peer{Name: p.Label.String(), PeerID: p.ID.String(), Address: p.Address.String(), Operations: p.Operations})
 	}

@@ -27,21 +27,27 @@ type Backend interface {
 
 // Status is a snapshot of a running gateway.
 type Status struct {
-	SchemaVersion int         `json:"schemaVersion"`
-	PeerID        string      `json:"peerId"`
-	Version       string      `json:"version"`
-	ProcessID     int         `json:"processId"`
-	Started       time.Time   `json:"started"`
-	Addresses     []string    `json:"addresses"`
-	Policy        Policy      `json:"policy"`
-	Ledger        Ledger      `json:"ledger"`
-	Routes        []Route     `json:"routes"`
-	Peers         []Peer      `json:"peers"`
-	Operations    []Operation `json:"operations"`
-	Limits        []Limit     `json:"limits"`
-	Revocations   Revocations `json:"revocations"`
-	Lockdown      *Lockdown   `json:"lockdown,omitempty"` // while there is one
-	Warnings      []string    `json:"warnings,omitempty"`
+	SchemaVersion int       `json:"schemaVersion"`
+	PeerID        string    `json:"peerId"`
+	Version       string    `json:"version"`
+	ProcessID     int       `json:"processId"`
+	Started       time.Time `json:"started"`
+	Addresses     []string  `json:"addresses"`
+	Policy        Policy    `json:"policy"`
+	Ledger        Ledger    `json:"ledger"`
+	Routes        []Route   `json:"routes"`
+	// RoutesRevision grows with each change of the routes; ObservedRevision with each of
+	// what was observed.
+	RoutesRevision   uint64     `json:"routesRevision"`
+	Observed         []Observed `json:"observed"`
+	ObservedRevision uint64     `json:"observedRevision"`
+
+	Peers       []Peer      `json:"peers"`
+	Operations  []Operation `json:"operations"`
+	Limits      []Limit     `json:"limits"`
+	Revocations Revocations `json:"revocations"`
+	Lockdown    *Lockdown   `json:"lockdown,omitempty"` // while there is one
+	Warnings    []string    `json:"warnings,omitempty"`
 	// Metrics is the URL where they are; empty for nowhere.
 	Metrics string `json:"metrics,omitempty"`
 }
@@ -90,8 +96,44 @@ type Route struct {
 	Connector  string `json:"connector"`
 	Version    string `json:"version"`
 	Connection string `json:"connection"`
-	Ready      bool   `json:"ready"`
-	Reason     string `json:"reason,omitempty"`
+	// Ready says that nothing is known to keep it from running; Reason, in words, what
+	// does, or why it is not known.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+	// Readiness is what its probe found: "ready", "not_ready" or "unknown", and
+	// ReadinessReason why it is not ready.
+	Readiness       string     `json:"readiness,omitempty"`
+	ReadinessReason string     `json:"readinessReason,omitempty"`
+	ProbedAt        *time.Time `json:"probedAt,omitempty"`
+	// DisplayName and Aliases help to find the Connector.
+	DisplayName string   `json:"displayName,omitempty"`
+	Aliases     []string `json:"aliases,omitempty"`
+}
+
+// Observed is what is so of one release and connection on this machine: on the disk,
+// as a route, and of what runs. It may have no connection yet.
+type Observed struct {
+	Connector  string `json:"connector"`
+	Version    string `json:"version"`
+	Connection string `json:"connection,omitempty"`
+	// Installed is "present", "absent", "invalid" or "indeterminate", with its reason,
+	// and Digest the release's on the disk.
+	Installed       string `json:"installed"`
+	InstalledReason string `json:"installedReason,omitempty"`
+	Digest          string `json:"digest,omitempty"`
+	// RouteDigest and Generation are of the current route, zero without one; Outdated
+	// says that the disk has something else.
+	RouteDigest string `json:"routeDigest,omitempty"`
+	Generation  uint64 `json:"generation,omitempty"`
+	Outdated    bool   `json:"outdated,omitempty"`
+	// Starting and Running are of the current route, Leaving of those before it.
+	Starting int `json:"starting"`
+	Running  int `json:"running"`
+	Leaving  int `json:"leaving"`
+	// Reconciled is what the newest reconciliation made of it.
+	Reconciled      string     `json:"reconciled,omitempty"`
+	ReconcileFailed bool       `json:"reconcileFailed,omitempty"`
+	ReconciledAt    *time.Time `json:"reconciledAt,omitempty"`
 }
 
 // Peer is one connected peer. Name is the policy's, empty for a stranger.

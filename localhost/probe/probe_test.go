@@ -389,3 +389,16 @@ func (f starterFunc) Start(ctx context.Context, q route.StartRequest) (route.Pro
 type holding struct{ *fake }
 
 func (h holding) Wait(context.Context) (route.Exit, error) { return route.Exit{}, nil }
+
+func TestReadinessInWords(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "ready", Readiness{State: Ready}.String())
+	require.Equal(t, "not ready: its probe exited with status 3", Readiness{State: NotReady, Reason: ExitStatus, Status: 3}.String())
+	seen := map[string]bool{}
+	for _, r := range []Reason{"", ExitStatus, Signal, Timeout, Output, NoProbe, Pending, NotStarted, Interrupted} {
+		text := Readiness{State: Unknown, Reason: r}.String()
+		require.Regexp(t, "^unknown: [a-z]", text)
+		require.False(t, seen[text], "each in words of its own")
+		seen[text] = true
+	}
+}

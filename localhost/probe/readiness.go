@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lendcli/lend/localhost/route"
@@ -41,6 +43,36 @@ type Readiness struct {
 	// At is when the newest probe ended, and Took how long it took; zero if none has.
 	At   time.Time
 	Took time.Duration
+}
+
+// String says it in words, for people: "not ready: its probe exited with status 3".
+func (r Readiness) String() string {
+	if r.State == Ready {
+		return "ready"
+	}
+	return strings.ReplaceAll(string(r.State), "_", " ") + ": " + r.why()
+}
+
+func (r Readiness) why() string {
+	switch r.Reason {
+	case ExitStatus:
+		return fmt.Sprintf("its probe exited with status %d", r.Status)
+	case Signal:
+		return "a signal ended its probe"
+	case Timeout:
+		return "its probe took too long"
+	case Output:
+		return "its probe wrote too much"
+	case NoProbe:
+		return "it declares no probe"
+	case Pending:
+		return "its first probe has not ended yet"
+	case NotStarted:
+		return "its probe could not be started; the log says why"
+	case Interrupted:
+		return "its probe was interrupted"
+	}
+	return "nothing is known"
 }
 
 // same tells whether a newer finding says nothing new but its time.
