@@ -347,7 +347,7 @@ func (a *app) connectorShowCommand() *cobra.Command {
 	var version string
 	c := &cobra.Command{
 		Use:   "show KEY",
-		Short: "show a Connector: digests, commands and their parameters, secrets, readiness",
+		Short: "show a Connector: digests, commands, secrets, readiness",
 		Long: `Show one installed release: its digests, commands and secrets, and whether it is
 what was installed, by its receipts; lend connector verify hashes all its files.
 With a running gateway also, for each connection, whether its probe found it
