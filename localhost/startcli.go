@@ -71,6 +71,7 @@ type prepared struct {
 	path          string
 	prefix, env   []string
 	verify, close func() error
+	executable    func() process.Pin // what verify found at path; nil only in tests
 }
 
 func (h *Host) launch(r install.Release) (prepared, error) {
@@ -78,7 +79,10 @@ func (h *Host) launch(r install.Release) (prepared, error) {
 	if err != nil {
 		return prepared{}, err
 	}
-	return prepared{path: l.Path, prefix: l.Prefix, env: l.Env, verify: l.Verify, close: l.Close}, nil
+	return prepared{
+		path: l.Path, prefix: l.Prefix, env: l.Env, verify: l.Verify, close: l.Close,
+		executable: func() process.Pin { return process.Pin(l.Executable()) },
+	}, nil
 }
 
 // launcher starts the CLI of one route; it implements route.Launcher.
@@ -121,8 +125,12 @@ func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
 	if err := l.release.verify(); err != nil {
 		return process.Spec{}, unavailable("verify release", err)
 	}
+	var pin process.Pin
+	if l.release.executable != nil {
+		pin = l.release.executable()
+	}
 	return process.Spec{
-		Path:  l.release.path,
+		Path: l.release.path, Pin: pin,
 		Args:  slices.Concat([]string{l.called()}, l.release.prefix, q.Arguments),
 		Env:   env,
 		Dir:   q.WorkingDirectory,
