@@ -25,7 +25,7 @@ func (a *app) connectorCommand() *cobra.Command {
 	}
 	c.AddCommand(
 		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
-		a.connectorVerifyCommand(), a.connectorSkillsCommand(), a.connectorTryCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
+		a.connectorVerifyCommand(), a.connectorSkillsCommand(), a.connectorTryCommand(), a.connectorShimCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
 		a.connectorLoginCommand(), a.connectorRemoveCommand(), a.connectorGCCommand(),
 	)
 	return c
@@ -508,6 +508,9 @@ so that the Connector can be added again.`,
 			}
 			return a.withStore("", func(s *install.Store) error {
 				if err := s.Remove(cmd.Context(), key, v); err != nil {
+					return err
+				}
+				if err := a.removeLocalShims(cmd.Context(), key, v); err != nil {
 					return err
 				}
 				if err := a.reconcileRunning(cmd.Context()); err != nil {

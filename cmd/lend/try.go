@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -46,7 +48,10 @@ of standard error.`,
 				return err
 			}
 			started := time.Now()
-			err = a.try(cmd.Context(), tryRequest{peer, version, in, stdin == "auto", args})
+			signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the command, not this program
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			err = a.try(ctx, tryRequest{peer, version, in, stdin == "auto", args})
 			status := client.ExitStatus(err)
 			if a.json {
 				_ = json.NewEncoder(a.err).Encode(resultOf(nil, err, status, time.Since(started))) // stdout is the command's
