@@ -18,7 +18,9 @@
 //
 // Errors: *ExitError if the command failed by itself, *RefusedError if nothing
 // ran, *EndedError if it was stopped or its outcome is unknown; all others mean
-// that nothing was sent. ExitStatus maps them as lend run does.
+// that nothing was sent: ErrUnreachable, ErrNotAdmitted, ErrNotGateway, ErrNoAddress,
+// ErrVersions, ErrClosed, a *lease.Error, an error of the LeaseSource or of the context.
+// ExitStatus maps them as lend run does.
 //
 // A Client may be used from any goroutine, a Cmd from one. Every goroutine that a
 // Cmd starts has ended when Wait returns, except one that reads from a Stdin that

@@ -28,6 +28,19 @@ var ErrNotGateway = dial.ErrNotGateway
 // the gateway's first word. Nothing was sent; later it may be otherwise.
 var ErrUnreachable = dial.ErrUnreachable
 
+// ErrNotAdmitted says that the gateway turned this peer away before its first word: its
+// policy does not name the peer. It is an ErrUnreachable too. Over TCP a gateway that
+// does so only hangs up, which may have other reasons: that is ErrUnreachable alone.
+var ErrNotAdmitted = dial.ErrNotAdmitted
+
+// ErrNoAddress says that neither the lease nor Config has an address of the gateway.
+// Nothing was sent.
+var ErrNoAddress = dial.ErrNoAddress
+
+// ErrVersions says that the lease has several versions of the Connector and Cmd.Version
+// names none. Nothing was sent.
+var ErrVersions = errors.New("the lease has several versions of the connector: choose one")
+
 // ErrTakenOver says that another caller, with the same operation ID, has the operation
 // now, and with it what this one lacks of the output. It is told of the end all the
 // same, if the gateway knows it: EndedError.Exit.

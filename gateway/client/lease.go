@@ -75,8 +75,6 @@ func (c *Client) gateway(f lease.File) (peer.AddrInfo, error) {
 	return info, nil
 }
 
-var errVersions = errors.New("the lease has several versions of the connector: choose one")
-
 // grant finds the version and looks whether the lease has the command, so that
 // what cannot work is not sent. The error may be a *RefusedError.
 func grant(l *lease.Lease, key name.ConnectorKey, version name.Version, command name.Command) (name.Version, error) {
@@ -87,7 +85,7 @@ func grant(l *lease.Lease, key name.ConnectorKey, version name.Version, command 
 			case version.IsZero():
 				version = g.Version
 			default:
-				return name.Version{}, errVersions
+				return name.Version{}, ErrVersions
 			}
 		}
 	}

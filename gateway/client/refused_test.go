@@ -117,6 +117,9 @@ func TestNothingIsSentThatCannotWork(t *testing.T) {
 			err := tc.cmd.Run()
 			require.ErrorContains(t, err, tc.text)
 			require.Equal(t, tc.status, ExitStatus(err))
+			var ours *lease.Error
+			require.Equal(t, tc.text == "use lease", tc.status == 125 && errors.As(err, &ours), "the holder's own look has a type")
+			require.Equal(t, tc.name == "two-versions", errors.Is(err, ErrVersions))
 		})
 	}
 	f.lease = lease0
@@ -135,7 +138,7 @@ func TestNoLink(t *testing.T) {
 	f.config.Addresses = nil
 	c := f.dial(t)
 	err := list(c).Run()
-	require.ErrorContains(t, err, "no address")
+	require.ErrorIs(t, err, ErrNoAddress)
 	require.NotErrorIs(t, err, ErrUnreachable, "it never can")
 	require.Equal(t, 125, ExitStatus(err))
 
@@ -201,7 +204,7 @@ func TestNotAdmittedIsNotUnknown(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Second, "it is believed before the wait is over")
 			require.Empty(t, f.seen())
 			if transport == "quic" {
-				require.ErrorIs(t, err, dial.ErrNotAdmitted, "it says so")
+				require.ErrorIs(t, err, ErrNotAdmitted, "it says so")
 				return
 			}
 			require.ErrorIs(t, err, dial.ErrHungUp)

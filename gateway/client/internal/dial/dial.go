@@ -27,6 +27,8 @@ var (
 	ErrHungUp = fmt.Errorf("the gateway did not admit this peer, or %w", ErrLost)
 	// ErrNotAdmitted: the gateway said that it does not admit this peer.
 	ErrNotAdmitted = errors.New("the gateway did not admit this peer")
+	// ErrNoAddress: nobody said where the gateway is.
+	ErrNoAddress = errors.New("connect to gateway: no address is known")
 	// ErrUnreachable is any of these but ErrNotGateway, and that no connection could be
 	// made: later it may be otherwise.
 	ErrUnreachable = errors.New("the gateway cannot be reached")
@@ -60,7 +62,7 @@ func (d *Dialer) Connect(ctx context.Context, to peer.AddrInfo) error {
 		return nil
 	}
 	if len(to.Addrs) == 0 {
-		return errors.New("connect to gateway: no address is known")
+		return ErrNoAddress
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
