@@ -326,3 +326,72 @@ func cmdDead(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 }
+
+// brokered CODE SIGNAL N FILE PROGRAM [ARGS…]: run a shim found on the script's PATH,
+// send it a signal when FILE has N lines, and require its exit status; -1 is any.
+func cmdBrokered(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 5 {
+		ts.Fatalf("usage: brokered CODE SIGNAL N FILE PROGRAM [ARGS…]")
+	}
+	known := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	shimUntil(ts, args[0], args[3], n, args[4:], func(p *os.Process) error { return p.Signal(known[args[1]]) })
+}
+
+// killed CODE NAME FILE PROGRAM [ARGS…]: run a shim, kill the broker of this LEND_DIR
+// when FILE has a line, and require the shim's exit status.
+func cmdKilled(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: killed CODE NAME FILE PROGRAM [ARGS…]")
+	}
+	shimUntil(ts, args[0], args[2], 1, args[3:], func(*os.Process) error {
+		for _, b := range ts.BackgroundCmds() {
+			if len(b.Args) == 2 && filepath.Base(b.Args[0]) == "lend" && b.Args[1] == args[1] {
+				return b.Process.Kill()
+			}
+		}
+		return errors.New("it does not run")
+	})
+}
+
+func shimUntil(ts *testscript.TestScript, want, file string, n int, args []string, do func(*os.Process) error) {
+	code, err := strconv.Atoi(want)
+	ts.Check(err)
+	var path string
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if _, err := os.Stat(filepath.Join(dir, args[0])); err == nil {
+			path = filepath.Join(dir, args[0])
+			break
+		}
+	}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Env = append(scriptEnv(ts), "LEND_SESSION="+ts.Getenv("LEND_SESSION"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	in, err := cmd.StdinPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	began := until(patience, func() bool { return lines(ts.MkAbs(file)) >= n })
+	ts.Check(do(cmd.Process))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		ts.Fatalf("%s does not end", args[0])
+	}
+	_ = in.Close()
+	ts.Logf("%s", out.String())
+	var exit *exec.ExitError
+	switch {
+	case !began:
+		ts.Fatalf("nothing ran")
+	case err != nil && !errors.As(err, &exit):
+		ts.Check(err)
+	case cmd.ProcessState.ExitCode() != code:
+		ts.Fatalf("exit status %d, want %d", cmd.ProcessState.ExitCode(), code)
+	}
+}

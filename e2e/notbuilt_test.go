@@ -55,7 +55,7 @@ allow:
 }
 
 // TestShimsCarryNoAuthority: lend-shim under the name of a CLI starts nothing and asks
-// nobody, whatever its environment says.
+// nobody without a session, whatever else its environment says.
 func TestShimsCarryNoAuthority(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestShimsCarryNoAuthority(t *testing.T) {
 		cmd.Env = append(os.Environ(), "LEND_DIR="+dir, "LEND_LEASE_FILE="+filepath.Join(dir, "x.lease"), "AUTHORITY=Owner2", "LEND_AUTHORITY=Owner2")
 		out, err := cmd.CombinedOutput()
 		require.ErrorContains(t, err, "exit status 125")
-		require.Contains(t, string(out), "started by hand")
+		require.Contains(t, string(out), "LEND_SESSION names none")
 	}
 }
 

@@ -109,6 +109,8 @@ func scriptParams(bin, dir string) testscript.Params {
 			"over":      cmdOver,
 			"await":     cmdAwait,
 			"signals":   cmdSignals,
+			"brokered":  cmdBrokered,
+			"killed":    cmdKilled,
 			"nowhere":   cmdNowhere,
 			"sized":     cmdSized,
 			"expired":   cmdExpired,
@@ -131,6 +133,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"same":      cmdSame,
 			"policy":    cmdPolicy,
 			"edit":      cmdEdit,
+			"conforms":  cmdConforms,
 		},
 	}
 }

@@ -49,6 +49,8 @@ func (p paths) connections() string { return filepath.Join(p.state, "connections
 func (p paths) revocations() string { return filepath.Join(p.state, "revocations") }
 func (p paths) lockdown() string    { return filepath.Join(p.state, "lockdown") }
 func (p paths) issued() string      { return filepath.Join(p.state, "issued") }
+func (p paths) broker() string      { return filepath.Join(filepath.Dir(p.socket), "broker.sock") }
+func (p paths) shims() string       { return filepath.Join(p.state, "shims") }
 
 // makePrivate makes the directories of an initialised machine.
 func (p paths) makePrivate() error {

@@ -28,7 +28,7 @@ func (a *app) leaseCommand() *cobra.Command {
 		Short: "issue, pass on and read leases",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.leaseIssueCommand(), a.leaseDelegateCommand(), a.leaseShowCommand(), a.leaseListCommand(), a.leaseRevokeCommand())
+	c.AddCommand(a.leaseIssueCommand(), a.leaseAcceptCommand(), a.leaseDelegateCommand(), a.leaseShowCommand(), a.leaseListCommand(), a.leaseRevokeCommand())
 	return c
 }
 

@@ -45,7 +45,9 @@ lease must be for its lend id.
 lend run --help KEY COMMAND, with a lease, tells what the command takes.
 
 The lease is read from --lease FILE (- is standard input), --lease-fd N, the
-file in $LEND_LEASE_FILE, or the text in $LEND_LEASE.
+file in $LEND_LEASE_FILE, or the text in $LEND_LEASE; without any, the broker's
+session in $LEND_SESSION has it (lend lease accept). A broker that runs here is
+used with a lease too, since it keeps the connection.
 
 Exit status: that of the command, or 128+n for signal n; and of its own
    75  refused for now; nothing ran; try again later
@@ -105,6 +107,9 @@ const exitNotSent = 125
 // remote runs one command and returns the exit status; the error is for people.
 func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error) {
 	started := time.Now()
+	if status, told, done := a.runThroughBroker(ctx, f, args); done {
+		return status, told
+	}
 	cmd, err := a.runRemote(ctx, f, args)
 	return a.report(f, cmd, err, started)
 }

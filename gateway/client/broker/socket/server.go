@@ -1,0 +1,245 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/wire"
+	"github.com/lendcli/lend/lease"
+)
+
+// Bounds of the socket.
+const (
+	// maxConnections is how many callers are served at once; the next ones wait.
+	maxConnections = 256
+	requestTimeout = 5 * time.Second // for the first frame, and for the answer to be taken
+	// maxRefusalLines bounds the log lines about refused connections in a minute.
+	maxRefusalLines = 10
+)
+
+// maxPath bounds the path of a socket, in bytes: what the system takes, without the
+// NUL that ends it.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// ErrInUse says that another broker answers on the socket.
+var ErrInUse = errors.New("another broker is running here")
+
+// Server serves a Broker on one socket.
+type Server struct {
+	broker   *broker.Broker
+	path     string
+	listener net.Listener
+	log      zerolog.Logger
+	ctx      context.Context //nolint:containedctx // a Server is a lifetime
+	end      context.CancelFunc
+	slots    chan struct{}
+	wg       sync.WaitGroup
+	close    sync.Once
+	err      error
+}
+
+// Listen makes the socket at path, of mode 0600 in a directory that must be the user's
+// own with mode 0700, and serves b on it until Close. Only the same user and root may
+// connect. A socket that nobody answers on is replaced; else the error is ErrInUse.
+func Listen(ctx context.Context, path string, b *broker.Broker, log zerolog.Logger) (*Server, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("broker's socket: its path has %d bytes, the system takes %d: keep lend in a directory with a shorter name", len(path), maxPath)
+	}
+	if err := checkDirectory(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	s := &Server{broker: b, path: path, slots: make(chan struct{}, maxConnections)}
+	s.log = log.Sample(&zerolog.BurstSampler{Burst: maxRefusalLines, Period: time.Minute})
+	var err error
+	if s.listener, err = listenPrivate(ctx, path); err != nil {
+		return nil, fmt.Errorf("listen on the broker's socket: %w", err)
+	}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+// Close cancels what runs, waits for it, and removes the socket. It is idempotent.
+func (s *Server) Close() error {
+	s.close.Do(func() {
+		s.err = s.listener.Close()
+		s.end()
+		s.wg.Wait()
+	})
+	return s.err
+}
+
+func (s *Server) accept() {
+	for {
+		select {
+		case s.slots <- struct{}{}: // who connects meanwhile waits in the system's queue
+		case <-s.ctx.Done():
+			return
+		}
+		c, err := s.listener.Accept()
+		if err != nil {
+			<-s.slots
+			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
+				return
+			}
+			s.log.Error().Err(err).Msg("broker cannot accept")
+			if !pause(s.ctx, time.Second) { // no descriptors, perhaps
+				return
+			}
+			continue
+		}
+		s.wg.Go(func() {
+			defer func() { <-s.slots }()
+			if err := s.serve(c); err != nil {
+				s.log.Warn().Err(err).Msg("broker connection refused")
+			}
+		})
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// serve answers one caller. The error is for the log, and holds nothing that the caller
+// said.
+func (s *Server) serve(c net.Conn) error {
+	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	user, err := userOf(c)
+	if err != nil {
+		return err
+	}
+	if user != 0 && user != os.Getuid() {
+		return fmt.Errorf("user %d is not the broker's", user)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(requestTimeout)) // sockets have deadlines
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	kind, payload, streams, err := readFirst(c)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil // it only looked
+		}
+		return fmt.Errorf("read request: %w", err)
+	}
+	switch kind {
+	case wire.KindControl:
+		return s.control(c, payload)
+	case wire.KindCall, wire.KindRun:
+		said, err := wire.ParseCall(payload)
+		if err != nil {
+			return errors.Join(err, streams.close())
+		}
+		return s.call(c, s.broker.Call(said, kind == wire.KindRun, streams.streams()), streams)
+	default:
+		return errors.Join(wire.ErrMalformed, streams.close())
+	}
+}
+
+// call runs one call, and listens for its cancel and for the end of its caller.
+func (s *Server) call(c net.Conn, call *broker.Call, streams *descriptors) error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	_ = c.SetReadDeadline(time.Time{})
+	var listening sync.WaitGroup
+	ended := make(chan struct{})
+	listening.Go(func() {
+		for n := 0; ; n++ {
+			head := make([]byte, wire.HeaderSize)
+			_, err := io.ReadFull(c, head)
+			kind, _, bad := wire.ParseHeader(head)
+			select {
+			case <-ended: // or it was woken because all is over
+				return
+			default:
+			}
+			cancel()
+			if err != nil || bad != nil || kind != wire.KindCancel {
+				streams.stop() // nobody is there any more
+				return
+			}
+			if n > 0 {
+				call.Hurry()
+			}
+		}
+	})
+	exit := call.Do(ctx)
+	close(ended)
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	listening.Wait()
+	err := streams.close() // before the answer: the caller may be waited for by who reads its outputs
+	payload := exit.Append(nil)
+	_ = c.SetWriteDeadline(time.Now().Add(requestTimeout))
+	_, werr := c.Write(append(wire.Header(wire.KindExit, len(payload)), payload...))
+	if werr != nil && ctx.Err() != nil {
+		werr = nil // it has left
+	}
+	return errors.Join(err, werr)
+}
+
+// control answers a question.
+func (s *Server) control(c net.Conn, payload []byte) error {
+	var q Question
+	answer := Answer{}
+	if err := json.Unmarshal(payload, &q); err != nil {
+		return wire.ErrMalformed
+	}
+	var err error
+	switch q.Do {
+	case DoAccept:
+		answer, err = s.acceptLease(q)
+	case DoClose:
+		err = s.broker.CloseSession(q.Session)
+	case DoStatus:
+		answer.Status = s.broker.Status()
+	default:
+		err = errors.New("the broker does not know this question")
+	}
+	if err != nil {
+		answer = Answer{Error: err.Error()}
+	}
+	data, err := json.Marshal(answer)
+	if err != nil || len(data) > wire.MaxAnswer {
+		return errors.Join(errors.New("answer question"), err)
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(requestTimeout))
+	_, err = c.Write(append(wire.Header(wire.KindAnswer, len(data)), data...))
+	return err
+}
+
+func (s *Server) acceptLease(q Question) (Answer, error) {
+	f, err := lease.ParseArmor([]byte(q.Lease), lease.AddressRule{AllowLocal: true})
+	if err != nil {
+		return Answer{}, err
+	}
+	text, err := s.broker.Accept(f, q.Session)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Session: text}, nil
+}
