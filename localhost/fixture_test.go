@@ -33,6 +33,8 @@ func fixture(args []string) int {
 			return 2
 		}
 		fmt.Print(string(b))
+	case "host":
+		return hostProcess(args[1])
 	case "sleep":
 		fmt.Println(os.Getpid())
 		select {}

@@ -26,7 +26,7 @@ func (a *app) connectorCommand() *cobra.Command {
 	c.AddCommand(
 		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
 		a.connectorVerifyCommand(), a.connectorSkillsCommand(), a.connectorTryCommand(), a.connectorShimCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
-		a.connectorLoginCommand(), a.connectorRemoveCommand(), a.connectorGCCommand(),
+		a.connectorLoginCommand(), a.connectorDisableCommand(), a.connectorEnableCommand(), a.connectorRemoveCommand(), a.connectorGCCommand(),
 	)
 	return c
 }
@@ -218,6 +218,9 @@ at once.`,
 			if err != nil {
 				return err
 			}
+			if err := a.finishRemovals(cmd.Context()); err != nil {
+				return err
+			}
 			return a.withStore(registry, func(s *install.Store) error {
 				r, err := s.Add(cmd.Context(), install.Source{Path: path, Replace: replace}, a.progress())
 				if err != nil {
@@ -246,6 +249,9 @@ func (a *app) printAdded(r shownRelease) error {
 	}
 	for _, s := range r.Secrets {
 		a.note("lend: hint: lend connector secret set %s %s", r.Key, s)
+	}
+	if err := a.noteDisabled(r.Key); err != nil {
+		return err
 	}
 	if r.HasScripts {
 		a.note("lend: a package of its lock has install scripts; they did not run")
@@ -293,22 +299,28 @@ status 1: one of them is not what was installed, or cannot be read.`,
 				if err != nil {
 					return err
 				}
+				root, err := a.connectionsHere()
+				if err != nil {
+					return err
+				}
 				type listed struct {
 					shownRelease
 					shownInstallation
+					State string `json:"state"` // enabled, disabled, partly disabled, removing, unreadable
 				}
 				list := struct {
 					SchemaVersion int      `json:"schemaVersion"`
 					Connectors    []listed `json:"connectors"`
 					Warning       string   `json:"warning,omitempty"`
 				}{jsonSchema, []listed{}, lockedSecretsText(a.secretsLockedHere(s))}
-				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS", "INSTALLED"}}
+				rows := [][]string{{"KEY", "VERSION", "KIND", "COMMANDS", "INSTALLED", "STATE"}}
 				var bad []inspect.Result
 				for _, r := range found {
-					shown := listed{inspectedShown(r), installationShown(r)}
+					shown := listed{inspectedShown(r), installationShown(r), stateOf(root, r.Connector, r.Version)}
 					list.Connectors = append(list.Connectors, shown)
 					rows = append(rows, []string{
-						shown.Key, shown.Version, shown.Kind, fmt.Sprint(len(shown.Commands)), installedText(shown.Installed, shown.Reason),
+						shown.Key, shown.Version, shown.Kind, fmt.Sprint(len(shown.Commands)),
+						installedText(shown.Installed, shown.Reason), shown.State,
 					})
 					if r.State != inspect.Present {
 						bad = append(bad, r)
@@ -482,48 +494,5 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&version, "version", "", "which version (default: the only one)")
-	return c
-}
-
-func (a *app) connectorRemoveCommand() *cobra.Command {
-	var version string
-	c := &cobra.Command{
-		Use:   "remove KEY",
-		Short: "remove a Connector; its connections' secrets and state are kept",
-		Long: `Remove the installed files of a Connector: one version of it, or all. A running
-gateway ends what runs of it at once. Secrets and the CLI's private state stay,
-so that the Connector can be added again.`,
-		Example: "  lend connector remove github\n  lend connector remove github --version 2.23.0",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := name.ParseConnectorKey(args[0])
-			if err != nil {
-				return &usageError{err: err}
-			}
-			var v name.Version
-			if version != "" {
-				if v, err = name.ParseVersion(version); err != nil {
-					return &usageError{err: err}
-				}
-			}
-			return a.withStore("", func(s *install.Store) error {
-				if err := s.Remove(cmd.Context(), key, v); err != nil {
-					return err
-				}
-				if err := a.removeLocalShims(cmd.Context(), key, v); err != nil {
-					return err
-				}
-				if err := a.reconcileRunning(cmd.Context()); err != nil {
-					return err
-				}
-				r := struct {
-					SchemaVersion int    `json:"schemaVersion"`
-					Removed       string `json:"removed"`
-				}{jsonSchema, strings.TrimSpace(key.String() + " " + version)}
-				return a.show(r, func() error { return a.say("%s removed", r.Removed) })
-			})
-		},
-	}
-	c.Flags().StringVar(&version, "version", "", "only this version (default: all)")
 	return c
 }

@@ -26,8 +26,8 @@ start, gateway or not.`,
   lend connector setting home lark copied --connection work`,
 		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"copied", "shared"},
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				if len(args) == 2 {
 					if args[1] != "copied" && args[1] != "shared" {
 						return usagef("copied or shared", "%q is not a way to use a home", args[1])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,8 +27,9 @@ const (
 )
 
 // withConnection runs f on a connection of an installed Connector. The default
-// connection of a Connector that has none is made in any case.
-func (a *app) withConnection(key, id string, use useOf, f func(*connection.Connection, install.Release) error) error {
+// connection of a Connector that has none is made in any case. A running gateway is
+// told of one that was made.
+func (a *app) withConnection(ctx context.Context, key, id string, use useOf, f func(*connection.Connection, install.Release) error) error {
 	return a.withStore("", func(s *install.Store) error {
 		r, err := a.release(s, key, "")
 		if err != nil {
@@ -49,8 +51,11 @@ func (a *app) withConnection(key, id string, use useOf, f func(*connection.Conne
 		if err != nil {
 			return err
 		}
-		if err = f(c, r); err != nil && made {
+		switch err = f(c, r); {
+		case err != nil && made:
 			return errors.Join(err, root.Remove(r.Manifest.Key, cid)) // it would make routes ambiguous
+		case made:
+			return a.reconcileRunning(ctx)
 		}
 		return err
 	})
@@ -110,7 +115,7 @@ As soon as there are two, each rule of the policy must name the one it means.`,
   lend connector secret set github token --env GH_TOKEN --file token.txt
   lend connector secret set github token --connection work < token.txt`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			label, err := name.ParseLabel(args[1])
 			if err != nil {
 				return &usageError{err: err}
@@ -126,7 +131,7 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 			} else if isTerminal(a.in) {
 				return usagef("lend connector secret set KEY NAME < FILE", "a secret is read from standard input or --file, not from a terminal")
 			}
-			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
 				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, in)
 				if errors.Is(err, connection.ErrNotFound) {
 					return &hinted{err: err, hint: fmt.Sprintf("lend connector secret set %s %s --env VARIABLE", args[0], label)}
@@ -154,8 +159,8 @@ func (a *app) secretListCommand() *cobra.Command {
 		Short:   "list the secrets of a connection, without their values",
 		Example: "  lend connector secret list github",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, existing, func(c *connection.Connection, r install.Release) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
 				if err != nil {
 					return err
@@ -199,12 +204,12 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 		Short:   "remove a secret",
 		Example: "  lend connector secret remove github token",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			label, err := name.ParseLabel(args[1])
 			if err != nil {
 				return &usageError{err: err}
 			}
-			return a.withConnection(args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				if err := c.DeleteSecret(label); err != nil {
 					return err
 				}
@@ -234,8 +239,8 @@ other by its name (proxy, certificates, TZ, LANG, …). Variables that would mak
 a loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting set github HTTPS_PROXY http://proxy.example:3128",
 		Args:    cobra.ExactArgs(3),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
 				if err := c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]); err != nil {
 					return err
 				}
@@ -248,8 +253,8 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Short:   "remove a setting",
 		Example: "  lend connector setting remove github HTTPS_PROXY",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, existing, func(c *connection.Connection, r install.Release) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
 					return err
 				}
@@ -262,8 +267,8 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Short:   "list the settings of a connection",
 		Example: "  lend connector setting list github",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				return a.showSettings(c)
 			})
 		},
@@ -312,7 +317,7 @@ runs on this machine only; no peer can reach it.`,
 		Example: "  lend connector login github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(args[0], id, perhapsNew, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, _ install.Release) error {
 				v, err := a.chooseVersion(c.Connector(), version)
 				if err != nil {
 					return err

@@ -24,6 +24,7 @@ import (
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/uninstall"
 	"github.com/lendcli/lend/policy"
 )
 
@@ -206,6 +207,9 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.side, err = a.openOwnersSideIn(tree, p, s.loaded, log); err != nil {
 		return s, err
 	}
+	if _, err := uninstall.Resume(ctx, uninstall.Config{Store: s.side.store, Connections: s.side.root}); err != nil {
+		log.Error().Err(err).Msg("some connectors are not wholly removed")
+	}
 	if _, err := s.side.host.Reconcile(ctx); err != nil { // it logs each route
 		log.Error().Err(err).Msg("some connectors have no route")
 	}
@@ -328,7 +332,11 @@ func (s *serving) Status(ctx context.Context) (admin.Status, error) {
 	}
 	_, routes := s.side.host.Routes().Snapshot()
 	for _, d := range routes {
-		out.Routes = append(out.Routes, routeShown(d.Identity))
+		r := routeShown(d.Identity)
+		if why := s.side.host.Blocked(d.Identity); why != nil {
+			r.Ready, r.Reason = false, notReady(why)
+		}
+		out.Routes = append(out.Routes, r)
 	}
 	s.watching.show(ctx, &out, routes)
 	for _, p := range n.Peers {
@@ -350,6 +358,17 @@ func routeShown(id route.Identity) admin.Route {
 	return admin.Route{Connector: id.Connector.String(), Version: id.Version.String(), Connection: id.Connection.String(), Ready: true}
 }
 
+// notReady says on one line why a route can start nothing now.
+func notReady(why error) string {
+	return "not ready: " + strings.ReplaceAll(why.Error(), "\n", "; ")
+}
+
+func retiredShown(id route.Identity) admin.Route {
+	r := routeShown(id)
+	r.Ready = false
+	return r
+}
+
 // Reconcile implements admin.Backend.
 func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
 	receipts, err := s.side.host.Reconcile(ctx)
@@ -358,9 +377,16 @@ func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
 	for _, r := range receipts {
 		switch r.State {
 		case localhost.StatePublished:
-			out.Published = append(out.Published, routeShown(r.Identity))
+			p := routeShown(r.Identity)
+			if r.Blocked != nil {
+				p.Ready, p.Reason = false, notReady(r.Blocked)
+			}
+			out.Published = append(out.Published, p)
 		case localhost.StateRetired:
-			out.Retired = append(out.Retired, routeShown(r.Identity))
+			out.Retired = append(out.Retired, retiredShown(r.Identity))
+			if r.Err != nil {
+				out.Left = append(out.Left, retiredShown(r.Identity))
+			}
 		case localhost.StateKept, localhost.StateDisabled, localhost.StateFailed:
 		}
 	}

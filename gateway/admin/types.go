@@ -155,5 +155,6 @@ type Reconciled struct {
 	SchemaVersion int      `json:"schemaVersion"`
 	Published     []Route  `json:"published"`
 	Retired       []Route  `json:"retired"`
+	Left          []Route  `json:"left,omitempty"` // retired, but something of them still runs; the next one tries again
 	Problems      []string `json:"problems,omitempty"`
 }
