@@ -50,7 +50,7 @@ var logValues = map[string]string{
 // or an owner's file, never of a peer.
 var logErrors = []string{
 	"cmd/lend", "gateway", "gateway/admin", "gateway/audit", "gateway/client", "gateway/policyfile", "localhost",
-	"localhost/install/depot", "localhost/process", "localhost/process/cgroup",
+	"localhost/install/depot", "localhost/probe", "localhost/process", "localhost/process/cgroup",
 }
 
 func TestLogLines(t *testing.T) {

@@ -81,8 +81,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, routes: route.NewRegistry(), launcher: &launcher{}}
-	return w
+	t.Helper()
+	return &world{t: t, routes: route.NewRegistry(), launcher: &launcher{}}
 }
 
 func (w *world) observer() *Observer {

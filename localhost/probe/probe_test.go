@@ -42,7 +42,7 @@ type host struct {
 	most     atomic.Int64
 }
 
-func (h *host) Start(ctx context.Context, r route.StartRequest) (route.Process, error) {
+func (h *host) Start(_ context.Context, r route.StartRequest) (route.Process, error) {
 	h.mu.Lock()
 	h.requests = append(h.requests, r)
 	s := script{}
@@ -54,8 +54,7 @@ func (h *host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 		return nil, s.err
 	}
 	h.most.Store(max(h.most.Load(), h.live.Add(1)))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &fake{script: s, host: h, ctx: ctx, cancel: cancel, stderr: newPipe(s.out)}, nil
+	return &fake{script: s, host: h, killed: make(chan struct{}), stderr: newPipe(s.out)}, nil
 }
 
 func (h *host) starts() int {
@@ -94,8 +93,7 @@ func (p *pipe) Close() error {
 type fake struct {
 	script
 	host   *host
-	ctx    context.Context
-	cancel context.CancelFunc
+	killed chan struct{}
 	stderr *pipe
 	once   sync.Once
 }
@@ -117,7 +115,7 @@ func (f *fake) Wait(ctx context.Context) (route.Exit, error) {
 			_ = f.stderr.Close() // its end is the end of its output
 		}
 		return f.exit, nil
-	case <-f.ctx.Done():
+	case <-f.killed:
 		return route.Exit{Signal: "SIGKILL"}, nil
 	case <-ctx.Done():
 		return route.Exit{}, context.Cause(ctx)
@@ -129,7 +127,7 @@ func (f *fake) Kill() error      { return f.Close() }
 
 func (f *fake) Close() error {
 	f.once.Do(func() {
-		f.cancel()
+		close(f.killed)
 		_ = f.stderr.Close()
 		f.host.live.Add(-1)
 	})

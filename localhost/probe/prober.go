@@ -179,8 +179,7 @@ func (p *Prober) probe(ctx context.Context, d route.Descriptor) {
 	}
 	id := d.Identity
 	p.cfg.Log.WithLevel(level).Err(err).Str("connector", id.Connector.String()).Str("version", id.Version.String()).
-		Str("connection", id.Connection.String()).Str("state", string(r.State)).Str("reason", string(r.Reason)).
-		Int("status", r.Status).Msg("readiness probed")
+		Str("connection", id.Connection.String()).Str("state", r.String()).Msg("readiness probed")
 }
 
 // spread is d, give or take a fifth.
