@@ -13,7 +13,9 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-func (p paths) localShims() shim.Directory { return shim.Directory(filepath.Join(p.state, "localshims")) }
+func (p paths) localShims() shim.Directory {
+	return shim.Directory(filepath.Join(p.state, "localshims"))
+}
 
 func (a *app) connectorShimCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -170,11 +172,11 @@ func (a *app) connectorShimListCommand() *cobra.Command {
 				return err
 			}
 			list := struct {
-				SchemaVersion int         `json:"schemaVersion"`
-				Directory     string      `json:"directory"`
-				OnPath        bool        `json:"onPath"`
+				SchemaVersion int              `json:"schemaVersion"`
+				Directory     string           `json:"directory"`
+				OnPath        bool             `json:"onPath"`
 				Shims         []shownLocalShim `json:"shims"`
-				Foreign       []string    `json:"foreign"` // files that are not ours
+				Foreign       []string         `json:"foreign"` // files that are not ours
 			}{jsonSchema, string(p.localShims()), p.localShims().OnPath(os.Getenv("PATH")), []shownLocalShim{}, append([]string{}, foreign...)}
 			rows := [][]string{{"NAME", "PEER", "CONNECTOR", "VERSION", "COMMAND", "PROBLEM"}}
 			for _, s := range ours {

@@ -49,6 +49,7 @@ The caller:  lend init, id, catalog, run`,
 	)
 	root.InitDefaultCompletionCmd()
 	groupErrors(root)
+	a.addCompletions(root)
 	return root
 }
 
