@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
@@ -24,7 +25,7 @@ func (a *app) connectorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(
-		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorListCommand(), a.connectorShowCommand(),
+		a.connectorNewCommand(), a.connectorAddCommand(), a.connectorUpdateCommand(), a.connectorListCommand(), a.connectorShowCommand(),
 		a.connectorVerifyCommand(), a.connectorSkillsCommand(), a.connectorTryCommand(), a.connectorShimCommand(), a.connectorSecretCommand(), a.connectorSettingCommand(),
 		a.connectorLoginCommand(), a.connectorDisableCommand(), a.connectorEnableCommand(), a.connectorRemoveCommand(), a.connectorGCCommand(),
 	)
@@ -59,6 +60,8 @@ func storeError(err error) error {
 		return &hinted{err: err, hint: "npm's own setting is shown by: npm config get registry"}
 	case errors.Is(err, install.ErrNoRuntime):
 		return &hinted{err: err, hint: "lend runtime add node"}
+	case errors.Is(err, install.ErrNoArchive), errors.Is(err, remote.ErrRefused):
+		return &hinted{err: err, hint: "give the file: --archive FILE"}
 	case errors.Is(err, install.ErrConflict):
 		return &hinted{err: err, hint: "lend connector add --replace …"}
 	case errors.Is(err, install.ErrNotInstalled):
@@ -200,15 +203,16 @@ func releaseShown(r install.Release) shownRelease {
 
 func (a *app) connectorAddCommand() *cobra.Command {
 	var replace bool
-	var registry string
+	var registry, archive string
 	c := &cobra.Command{
 		Use:   "add DIRECTORY | ARCHIVE",
 		Short: "verify a Connector and install a private copy",
 		Long: `Copy a Connector (a directory, .zip, .tar.gz or .tgz with a
 connector-manifest.json at its root) into a private read-only place, verify
-every byte of it, and install what its lock pins, from the registry. Nothing is
-shared by this: the policy says what is. A running gateway takes the change up
-at once.`,
+every byte of it, and install what its lock pins, from the registry, or what its
+manifest pins, from the hosts that it names (without a proxy; --archive takes a
+file that you have instead). Nothing is shared by this: the policy says what is.
+A running gateway takes the change up at once.`,
 		Example: `  lend connector add ./gh
   lend connector add github-2.40.1.tar.gz
   lend connector add ./json5 --registry "$(npm config get registry)"`,
@@ -218,11 +222,14 @@ at once.`,
 			if err != nil {
 				return err
 			}
+			if archive, err = fullPath(archive); err != nil {
+				return err
+			}
 			if err := a.finishRemovals(cmd.Context()); err != nil {
 				return err
 			}
 			return a.withStore(registry, func(s *install.Store) error {
-				r, err := s.Add(cmd.Context(), install.Source{Path: path, Replace: replace}, a.progress())
+				r, err := s.Add(cmd.Context(), install.Source{Path: path, Replace: replace, Archive: archive}, a.progress())
 				if err != nil {
 					return err
 				}
@@ -238,6 +245,7 @@ at once.`,
 		},
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "replace the same version with other content")
+	c.Flags().StringVar(&archive, "archive", "", "the archive that the manifest names, instead of fetching it")
 	c.Flags().StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
 }

@@ -387,7 +387,13 @@ func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
 			if r.Err != nil {
 				out.Left = append(out.Left, retiredShown(r.Identity))
 			}
-		case localhost.StateKept, localhost.StateDisabled, localhost.StateFailed:
+		case localhost.StateDraining:
+			out.Draining = append(out.Draining, retiredShown(r.Identity))
+		case localhost.StateFailed:
+			f := retiredShown(r.Identity)
+			f.Reason = strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+			out.Failed = append(out.Failed, f)
+		case localhost.StateKept, localhost.StateDisabled:
 		}
 	}
 	if err != nil {

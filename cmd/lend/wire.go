@@ -12,6 +12,7 @@ import (
 
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/process/cgroup"
@@ -30,6 +31,7 @@ func (a *app) openStore(p paths, transport *process.Transport, registry string, 
 		Dir: p.store(), Log: log, Registry: registry,
 		CAFile: cmp.Or(os.Getenv("LEND_CA_FILE"), os.Getenv("SSL_CERT_FILE")), Proxy: os.Getenv("HTTPS_PROXY"),
 	}
+	c.Fetch = (&remote.Client{CAFile: c.CAFile}).Fetch
 	if c.Registry == "" {
 		c.Registry = os.Getenv("NPM_CONFIG_REGISTRY")
 	}

@@ -155,6 +155,8 @@ type Reconciled struct {
 	SchemaVersion int      `json:"schemaVersion"`
 	Published     []Route  `json:"published"`
 	Retired       []Route  `json:"retired"`
-	Left          []Route  `json:"left,omitempty"` // retired, but something of them still runs; the next one tries again
+	Left          []Route  `json:"left,omitempty"`     // retired, but something of them still runs; the next one tries again
+	Draining      []Route  `json:"draining,omitempty"` // replaced by another version; what runs of them ends by itself
+	Failed        []Route  `json:"failed,omitempty"`   // with the reason; Version is empty where it is all of a Connector
 	Problems      []string `json:"problems,omitempty"`
 }

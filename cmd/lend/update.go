@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func (a *app) connectorUpdateCommand() *cobra.Command {
+	var version, archive, registry string
+	c := &cobra.Command{
+		Use:   "update KEY DIRECTORY | ARCHIVE",
+		Short: "put another version of a Connector in the place of one",
+		Long: `Install another version beside the installed one, verify it, have a running
+gateway take it up, and then retire the old one: nothing starts from it any
+more, what runs of it ends undisturbed, and its files go when nothing uses them.
+If the new version cannot be made the current one, it is taken away again, and
+the old one is as it was. The policy names versions exactly: let it name both
+before, or callers are refused until it names the new one.
+
+To go back, update to the old version's source. lend connector add installs a
+version beside the others and retires none.`,
+		Example: `  lend connector update github ./gh-2.41.0
+  lend connector update github github-2.41.0.tar.gz --version 2.40.1
+  lend connector update tool ./tool-1.1.0 --archive ~/tool-1.1.0.tar.gz`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u, err := replacement(args, version, archive)
+			if err != nil {
+				return err
+			}
+			if err := a.finishRemovals(cmd.Context()); err != nil {
+				return err
+			}
+			return a.withStore(registry, func(s *install.Store) error {
+				now, from, err := a.update(cmd.Context(), s, u)
+				if errors.Is(err, install.ErrSeveral) {
+					return &usageError{err: err, hint: "--version VERSION"}
+				}
+				if err != nil {
+					return err
+				}
+				return a.showUpdate(releaseShown(now), from)
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&version, "version", "", "which version to replace (default: the only one)")
+	f.StringVar(&archive, "archive", "", "the archive that the manifest names, instead of fetching it")
+	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
+	return c
+}
+
+func replacement(args []string, version, archive string) (u install.Replacement, err error) {
+	if u.Key, err = name.ParseConnectorKey(args[0]); err != nil {
+		return u, &usageError{err: err}
+	}
+	if version != "" {
+		if u.From, err = name.ParseVersion(version); err != nil {
+			return u, &usageError{err: err}
+		}
+	}
+	if u.Path, err = filepath.Abs(args[1]); err != nil {
+		return u, err
+	}
+	u.Archive, err = fullPath(archive)
+	return u, err
+}
+
+// fullPath makes the path of a flag absolute; "" stays.
+func fullPath(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	return filepath.Abs(path)
+}
+
+// update does it, and has a running gateway look twice: when both versions are there,
+// and when it is decided which of them stays.
+func (a *app) update(ctx context.Context, s *install.Store, u install.Replacement) (install.Release, name.Version, error) {
+	asked := false
+	u.Switch = func(ctx context.Context, r install.Release) error {
+		asked = true
+		return a.publish(ctx, r)
+	}
+	now, from, err := s.Update(ctx, u, a.progress())
+	if asked {
+		err = errors.Join(err, a.reconcileRunning(context.WithoutCancel(ctx)))
+	}
+	return now, from, err
+}
+
+// publish has a running gateway publish the routes of r, and says what keeps it from
+// that. Without one there is nothing to do.
+func (a *app) publish(ctx context.Context, r install.Release) error {
+	p, err := a.paths()
+	if err != nil {
+		return err
+	}
+	done, err := admin.NewClient(p.socket).Reconcile(ctx)
+	if errors.Is(err, admin.ErrNotRunning) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(done.Failed, func(f admin.Route) bool {
+		return f.Connector == r.Manifest.Key.String() && (f.Version == "" || f.Version == r.Manifest.Version.String())
+	})
+	if at >= 0 {
+		return fmt.Errorf("the running gateway has no route of it: %s", done.Failed[at].Reason)
+	}
+	return nil
+}
+
+func (a *app) showUpdate(r shownRelease, from name.Version) error {
+	shown := struct {
+		SchemaVersion int `json:"schemaVersion"`
+		shownRelease
+		From string `json:"from,omitempty"`
+	}{jsonSchema, r, from.String()}
+	return a.show(shown, func() error {
+		if from.IsZero() {
+			return a.say("%s %s is the only version already", r.Key, r.Version)
+		}
+		if r.HasScripts {
+			a.note("lend: a package of its lock has install scripts; they did not run")
+		}
+		a.note("lend: the policy names versions: where it says %q for %s, let it say %q; then lend policy check", from, r.Key, r.Version)
+		return a.say("%s %s is in the place of %s, which goes when nothing runs of it", r.Key, r.Version, from)
+	})
+}
