@@ -123,7 +123,7 @@ func releaseFix(r inspect.Result) string {
 		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
 	case inspect.FilesChanged, inspect.ReceiptInvalid:
 		return "lend connector remove " + r.Connector.String() + ", then add it again"
-	case inspect.NotInstalled, inspect.Unreadable, inspect.Interrupted:
+	case inspect.NotInstalled, inspect.Superseded, inspect.Unreadable, inspect.Interrupted:
 	}
 	return "lend connector verify " + r.Connector.String()
 }

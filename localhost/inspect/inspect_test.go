@@ -11,11 +11,13 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -245,6 +247,22 @@ func TestInstallationInspectionReceiptsOnly(t *testing.T) {
 		receipt := filepath.Join(w.store, "runtimes", "py", "3.1.0", "receipt.json")
 		require.NoError(t, os.WriteFile(receipt, []byte("{}"), 0o600))
 		requireState(t, i.One(t.Context(), w.key, version(t, "1.0.0")), Invalid, ReceiptInvalid)
+	})
+
+	t.Run("superseded", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.add("1.0.0", "native", "")
+		w.add("2.0.0", "native", "")
+		d, err := depot.OpenAsIs(w.store, zerolog.Nop())
+		require.NoError(t, err)
+		require.NoError(t, d.Slot(depot.Connectors, "tool", "1.0.0").Supersede(true))
+		require.NoError(t, d.Close())
+		i := w.inspector()
+		all := i.All(t.Context())
+		require.Len(t, all, 1)
+		require.Equal(t, "2.0.0", all[0].Version.String())
+		requireState(t, i.Deep(t.Context(), w.key, version(t, "1.0.0")), Absent, Superseded)
 	})
 
 	t.Run("time-is-over", func(t *testing.T) {

@@ -103,6 +103,11 @@ func (i *Inspector) One(ctx context.Context, key name.ConnectorKey, version name
 	if err != nil {
 		return r.failed(err)
 	}
+	if rec.Superseded {
+		r = r.failed(fmt.Errorf("an update has replaced it: %w", install.ErrNotInstalled))
+		r.Reason = Superseded
+		return r
+	}
 	release, err := i.releases.Release(key, version)
 	if err != nil {
 		return r.failed(err)

@@ -17,7 +17,7 @@ type State string
 // The states of an installation.
 const (
 	Present       State = "present"       // receipt, manifest and interpreter agree
-	Absent        State = "absent"        // there is no receipt
+	Absent        State = "absent"        // there is no receipt, or an update has replaced it
 	Invalid       State = "invalid"       // it is not what was installed
 	Indeterminate State = "indeterminate" // it could not be looked at
 )
@@ -28,6 +28,7 @@ type Reason string
 // The reasons, in the order of the states.
 const (
 	NotInstalled    Reason = "not_installed"    // absent
+	Superseded      Reason = "superseded"       // absent: an update replaced it; files stay while something of it runs
 	ReceiptInvalid  Reason = "receipt_invalid"  // invalid: it cannot be understood
 	FilesChanged    Reason = "files_changed"    // invalid: manifest or bytes differ from the receipt
 	RuntimeAbsent   Reason = "runtime_absent"   // invalid: its interpreter was removed
