@@ -1,0 +1,190 @@
+package broker
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/broker/wire"
+	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/libp2p/go-libp2p/p2p/host/autonat.(*AutoNAT).background"),
+		goleak.IgnoreAnyFunction("github.com/libp2p/go-flow-metrics.(*sweeper).run"),
+		goleak.IgnoreAnyFunction("github.com/libp2p/go-libp2p/p2p/transport/quicreuse.(*reuse).gc"),
+	)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func newBroker(t *testing.T, change ...func(*Config)) *Broker {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	c := Config{Key: key}
+	for _, f := range change {
+		f(&c)
+	}
+	b, err := New(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func entry(command, schema string) protocol.CatalogEntry {
+	return protocol.CatalogEntry{
+		Connector: must(name.ParseConnectorKey("gh")), Version: must(name.ParseVersion("1")),
+		Command: must(name.ParseCommand(command)), InputSchema: json.RawMessage(schema),
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := New(Config{})
+	require.Error(t, err)
+	b := newBroker(t)
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close(), "again")
+	_, err = b.Accept(lease.File{}, "")
+	require.Error(t, err)
+	require.ErrorIs(t, b.CloseSession("x"), ErrNoSession)
+	e := b.Call(wire.Call{Session: "x"}, false, Streams{}).Do(t.Context())
+	require.Equal(t, 125, e.Returns())
+}
+
+func TestAcceptChecksTheLease(t *testing.T) {
+	b := newBroker(t)
+	for what, source := range map[string]client.LeaseSource{
+		"no-lease": client.Static(lease.File{}),
+		"noise":    client.Static(lease.File{Chain: [][]byte{[]byte("x")}}),
+		"none":     func(context.Context) (lease.File, error) { return lease.File{}, errors.New("none") },
+	} {
+		_, err := b.AcceptSource(t.Context(), source, "")
+		require.Error(t, err, what)
+	}
+	require.Empty(t, b.Status().Sessions)
+}
+
+// What a gateway says of fixed arguments is what its own grammar writes; anything that
+// cannot be read is none.
+func TestWords(t *testing.T) {
+	var d argv.Declaration
+	require.NoError(t, json.Unmarshal([]byte(`{"arguments":["issue","list","--json=x"]}`), &d))
+	c, err := d.Command(must(name.ParseCommand("issue.list")))
+	require.NoError(t, err)
+	g, err := c.Compile(argv.Contract{Command: "gh"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"issue", "list", "--json=x"}, wordsOf(entry("a", string(g.InputSchema()))))
+	for schema, want := range map[string][]string{
+		``: nil, `false`: nil, `{}`: nil, `[]`: nil, `{"x-lend-arguments":"a"}`: nil, `{"x-lend-arguments":[1]}`: nil, `{"x-lend-arguments":null}`: nil,
+		`{"x-lend-arguments":[""]}`: {""}, `{"allOf":[{},{"x-lend-arguments":["a"]}]}`: {"a"},
+		`{"x-lend-arguments":[` + strings.Repeat(`"a",`, maxWords) + `"a"]}`: nil,
+	} {
+		require.Equal(t, want, wordsOf(entry("a", schema)), schema)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	key := must(name.ParseConnectorKey("gh"))
+	of := func(command string, words ...string) lent { return lent{nil, entry(command, `{}`), words} }
+	all := []lent{of("issue.list", "issue", "list"), of("issue.closed", "issue", "list", "--state=closed"), of("api", "api\u202e")}
+	l, args, err := choose(all, key, []string{"issue", "list", "--limit", "5"})
+	require.NoError(t, err)
+	require.Equal(t, "issue.list", l.entry.Command.String())
+	require.Equal(t, []string{"--limit", "5"}, args)
+
+	var not *NotOneError
+	_, _, err = choose(all, key, []string{"issue", "list", "--state=closed"})
+	require.ErrorAs(t, err, &not)
+	require.Equal(t, 126, client.ExitStatus(err))
+	require.Equal(t, []string{"issue list", "issue list --state=closed (issue.closed)"}, not.Lent)
+	for _, line := range [][]string{nil, {"issue"}, {"Issue", "list"}, {"issue list"}, {"pr", "list"}, {"--help"}} {
+		_, _, err = choose(all, key, line)
+		require.ErrorAs(t, err, &not)
+		require.Equal(t, 127, client.ExitStatus(err), line)
+		require.Len(t, not.Lent, 3)
+		require.NotContains(t, err.Error(), "\u202e")
+	}
+	_, _, err = choose(nil, key, []string{"x"})
+	require.ErrorContains(t, err, "nothing of it is lent now")
+	// no fixed arguments: any line means it, so beside others none is sure
+	_, _, err = choose(append(all, of("any")), key, []string{"issue", "list"})
+	require.Equal(t, 126, client.ExitStatus(err))
+	l, args, err = choose([]lent{of("any")}, key, []string{"x"})
+	require.NoError(t, err)
+	require.Equal(t, "any", l.entry.Command.String())
+	require.Equal(t, []string{"x"}, args)
+	var many []lent
+	for i := range 30 {
+		many = append(many, of("c"+string(rune('a'+i%26))+strings.Repeat("x", i), "w"+strings.Repeat("x", i)))
+	}
+	_, _, err = choose(many, key, nil)
+	require.ErrorAs(t, err, &not)
+	require.Len(t, not.Lent, maxListed+1)
+	require.Equal(t, "and 10 more", not.Lent[maxListed])
+}
+
+// silent is a Local whose command says that it ended.
+type silent struct{ err error }
+
+func (silent) Catalog(context.Context, name.ConnectorKey) ([]protocol.CatalogEntry, error) {
+	return []protocol.CatalogEntry{entry("a", `{"x-lend-arguments":["a"]}`)}, nil
+}
+
+func (s silent) Run(context.Context, protocol.CatalogEntry, []string, Streams) error { return s.err }
+
+// A success is told only with an end: that of the gateway, or of what runs here.
+func TestSuccessNeedsAnEnd(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		want  int
+		ended bool
+	}{{nil, 0, true}, {errors.New("x"), 125, false}, {&client.ExitError{Code: 3}, 3, false}} {
+		b := newBroker(t, func(config *Config) {
+			config.Local = silent{c.err}
+			config.Shims = name.ParseConnectorKey
+			config.Report = func(_ *client.Cmd, err error, _ time.Duration) wire.Exit {
+				return wire.Exit{Status: byte(client.ExitStatus(err)), Ended: true} // whatever it says
+			}
+		})
+		s := newSession(b.ctx, "text", scope{})
+		b.mu.Lock()
+		b.sessions[handleOf("text")] = s
+		b.mu.Unlock()
+		e := b.Call(wire.Call{Session: "text", Name: "gh", HasAuthority: true, Authority: "caller", Args: []string{"a"}}, false, Streams{}).Do(t.Context())
+		require.Equal(t, c.want, e.Returns())
+		require.Equal(t, c.ended, e.Ended)
+		e = b.Call(wire.Call{Session: "text", Name: "gh", Args: []string{"a"}}, false, Streams{}).Do(t.Context())
+		require.Equal(t, 127, e.Returns(), "no lease of it")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		e = b.Call(wire.Call{Session: "text"}, true, Streams{}).Do(ctx)
+		require.Equal(t, 125, e.Returns())
+	}
+}
+
+// The bounds that lend-shim has are those of the protocol.
+func TestBoundsAreTheProtocols(t *testing.T) {
+	require.Equal(t, protocol.MaxArguments, wire.MaxArguments)
+	require.Equal(t, protocol.MaxArgument, wire.MaxArgument)
+	require.Equal(t, protocol.MaxArgumentBytes, wire.MaxArgumentBytes)
+	require.Equal(t, lease.MaxFile, wire.MaxLease)
+}
