@@ -213,12 +213,12 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if _, err := s.side.host.Reconcile(ctx); err != nil { // it logs each route
 		log.Error().Err(err).Msg("some connectors have no route")
 	}
-	s.watching = newWatching(p.store(), s.side.host, log)
 	why := secretsLocked(s.side.store, s.side.root)
 	if text := lockedSecretsText(why); text != "" {
 		log.Warn().Err(why).Msg("secrets are locked")
 		a.note("%s", text)
 	}
+	s.watching = newWatching(p.store(), s.side.host, log)
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
 		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Cancels: cancels, Owner: owner, Log: log,
