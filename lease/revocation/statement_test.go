@@ -96,6 +96,7 @@ func TestWhoPassesLeasesOnRevokesItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, holder, e.Issuer, "its own only")
 	require.False(t, a.Lists(holder))
+	require.False(t, a.Lists(name.PeerID{}), "no owner is nobody")
 	own.Entry.Issuer = named('i')
 	_, _, err = a.Accept(must(Seal(own, key)))
 	var refused *Error
