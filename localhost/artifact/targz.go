@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 )
 
 // maxTrailer bounds what may follow the end of a tar archive: its padding.
@@ -64,6 +65,9 @@ func (w *writer) tarEntry(h *tar.Header, r io.Reader) error {
 	case tar.TypeDir:
 		return w.dir(p)
 	case tar.TypeReg:
+		if sparse(h) {
+			return refuse(p, "it is sparse: most of it is not in the archive")
+		}
 		return w.file(p, h.Size, h.Mode&0o111 != 0, r)
 	case tar.TypeLink:
 		return refuse(p, "it is a hard link: only files and directories are taken")
@@ -74,6 +78,17 @@ func (w *writer) tarEntry(h *tar.Header, r io.Reader) error {
 		return refuse(p, "it is a symbolic link: only files and directories are taken")
 	}
 	return refuse(p, "entry type %q is not taken: only files and directories are", h.Typeflag)
+}
+
+// sparse tells whether a file has holes, which expand without being read: no budget
+// would see them.
+func sparse(h *tar.Header) bool {
+	for k := range h.PAXRecords {
+		if strings.HasPrefix(k, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // budgetReader refuses to read on once left bytes have come.
