@@ -67,7 +67,7 @@ func storeError(err error) error {
 	case errors.Is(err, install.ErrNotInstalled):
 		return &hinted{err: err, hint: "lend connector list"}
 	default:
-		return err
+		return signatureError(err)
 	}
 }
 
@@ -236,11 +236,15 @@ A running gateway takes the change up at once.`,
 				if err := a.reconcileRunning(cmd.Context()); err != nil {
 					return err
 				}
-				shown := releaseShown(r)
+				shown, about := releaseShown(r), aboutShown(s, r)
 				return a.show(struct {
 					SchemaVersion int `json:"schemaVersion"`
 					shownRelease
-				}{jsonSchema, shown}, func() error { return a.printAdded(shown) })
+					shownAbout
+				}{jsonSchema, shown, about}, func() error {
+					a.noteSigned(about)
+					return a.printAdded(shown)
+				})
 			})
 		},
 	}
@@ -385,6 +389,7 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 				if err != nil {
 					return err
 				}
+				about := aboutShown(s, r)
 				live, err := a.live(cmd.Context(), shown.Key, shown.Version)
 				if err != nil {
 					return err
@@ -394,7 +399,8 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 					shownRelease
 					shownInstallation
 					shownLive
-				}{jsonSchema, shown, installationShown(found), live}, func() error { return a.printRelease(shown, r, found, live) })
+					shownAbout
+				}{jsonSchema, shown, installationShown(found), live, about}, func() error { return a.printRelease(shown, about, r, found, live) })
 			})
 		},
 	}
@@ -402,7 +408,7 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 	return c
 }
 
-func (a *app) printRelease(s shownRelease, r install.Release, found inspect.Result, live shownLive) error {
+func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, found inspect.Result, live shownLive) error {
 	rows := [][]string{
 		{"connector", s.Key + " " + s.Version},
 		{"name", name.Quote(s.DisplayName)},
@@ -411,7 +417,7 @@ func (a *app) printRelease(s shownRelease, r install.Release, found inspect.Resu
 		{"contract", s.ContractHash},
 		{"installed", installedText(string(found.State), string(found.Reason))},
 	}
-	rows = append(rows, live.rows()...)
+	rows = append(append(rows, about.rows()...), live.rows()...)
 	for _, secret := range s.Secrets {
 		rows = append(rows, []string{"secret", secret})
 	}

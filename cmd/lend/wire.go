@@ -28,7 +28,7 @@ func (a *app) openStore(p paths, transport *process.Transport, registry string, 
 		return nil, err
 	}
 	c := install.Config{
-		Dir: p.store(), Log: log, Registry: registry,
+		Dir: p.store(), Log: log, Registry: registry, Publishers: p.publishers(),
 		CAFile: cmp.Or(os.Getenv("LEND_CA_FILE"), os.Getenv("SSL_CERT_FILE")), Proxy: os.Getenv("HTTPS_PROXY"),
 	}
 	c.Fetch = (&remote.Client{CAFile: c.CAFile}).Fetch
@@ -47,7 +47,7 @@ func (a *app) openStoreAsIs(p paths, log zerolog.Logger) (*install.Store, error)
 	if err := p.makePrivate(); err != nil {
 		return nil, err
 	}
-	return openInstalled(install.Config{Dir: p.store(), Log: log, AsIs: true})
+	return openInstalled(install.Config{Dir: p.store(), Log: log, AsIs: true, Publishers: p.publishers()})
 }
 
 func openInstalled(c install.Config) (*install.Store, error) {

@@ -13,12 +13,15 @@ import (
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/sealed"
+	"github.com/lendcli/lend/localhost/signature"
 )
 
 // Places are where a machine keeps its Connectors; absolute paths.
 type Places struct {
 	Store       string // of package install
 	Connections string // of package connection
+	// Publishers is the owner's list of them; nil trusts nobody and requires nothing.
+	Publishers *signature.File
 }
 
 // Connectors returns the checks of what is installed: each route that a gateway
@@ -27,6 +30,7 @@ type Places struct {
 func Connectors(p Places) []Check {
 	return []Check{
 		{Name: "route", Run: p.routes},
+		{Name: "signatures", Run: p.signatures},
 		One("runtimes", p.runtimes),
 		One("secrets-key", p.secretsKey),
 	}
@@ -46,7 +50,7 @@ func failed(err error, fix string) Row {
 
 // open opens the store as it is, without anything that could fetch or run.
 func (p Places) open() (*install.Store, error) {
-	return install.Open(install.Config{Dir: p.Store, Log: zerolog.Nop(), AsIs: true})
+	return install.Open(install.Config{Dir: p.Store, Log: zerolog.Nop(), AsIs: true, Publishers: p.Publishers})
 }
 
 func (p Places) routes(ctx context.Context) (rows []Row) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/lendcli/lend/localhost/artifact"
@@ -192,4 +193,28 @@ func (s *Store) identify(ctx context.Context, path string, p Progress) (subject 
 	}
 	data, err = besideArchive(path, data)
 	return signature.Subject{Key: m.Key, Version: m.Version, Digest: digest}, data, err
+}
+
+// Sign signs the Connector at path, a directory or archive, with the private key in
+// keyFile, and returns the file that it wrote: in the directory, or beside the archive.
+// Signatures of the same release that are there stay.
+func (s *Store) Sign(ctx context.Context, path, keyFile string, p Progress) (signature.Subject, string, error) {
+	subject, before, err := s.Identify(ctx, path, p)
+	if err != nil {
+		return signature.Subject{}, "", err
+	}
+	data, err := signature.Sign(keyFile, subject, before)
+	if err != nil {
+		return signature.Subject{}, "", err
+	}
+	file := path + signature.Suffix
+	if info, err := os.Stat(path); err != nil {
+		return signature.Subject{}, "", err
+	} else if info.IsDir() {
+		file = filepath.Join(path, signature.FileName)
+	}
+	if err := atomicfile.Write(file, data); err != nil {
+		return signature.Subject{}, "", err
+	}
+	return subject, file, nil
 }
