@@ -4,8 +4,6 @@ package protocol
 // for what: one constant sentence without a full stop, "" if there is nothing to do or
 // c is not known. It tells no more than the code does: the owner's reasons are in the
 // owner's audit.
-//
-//nolint:cyclop // one row for each code
 func (c Code) Advice() string {
 	switch c {
 	case CodeDenied:

@@ -213,7 +213,7 @@ func (p *process) run(ctx context.Context, run func(*Call) int, call *Call) {
 	defer close(p.ended)
 	exit := route.Exit{Signal: "SIGSEGV"}
 	defer func() {
-		_ = recover() //nolint:errcheck // the exit says so
+		_ = recover() // the exit says so
 		if ctx.Err() != nil {
 			exit = route.Exit{Signal: "SIGTERM"}
 		}
