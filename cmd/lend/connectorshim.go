@@ -234,12 +234,9 @@ func (a *app) connectorShimRemoveCommand() *cobra.Command {
 	}
 }
 
-// removeLocalShims takes away what would lead to a Connector that was removed: all
-// versions of it, so that v is zero.
-func (a *app) removeLocalShims(ctx context.Context, key name.ConnectorKey, v name.Version) error {
-	if !v.IsZero() {
-		return nil
-	}
+// removeLocalShims takes away what would lead to a Connector that is being removed,
+// all versions of it.
+func (a *app) removeLocalShims(ctx context.Context, key name.ConnectorKey) error {
 	p, err := a.paths()
 	if err != nil {
 		return err

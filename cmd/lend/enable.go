@@ -300,7 +300,7 @@ func (a *app) withUninstall(f func(uninstall.Config) error) error {
 		if err != nil {
 			return err
 		}
-		return f(uninstall.Config{Store: s, Connections: root, Retire: a.retireRunning})
+		return f(uninstall.Config{Store: s, Connections: root, Retire: a.retireRunning, Withdraw: a.removeLocalShims})
 	})
 }
 

@@ -207,7 +207,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	if s.side, err = a.openOwnersSideIn(tree, p, s.loaded, log); err != nil {
 		return s, err
 	}
-	if _, err := uninstall.Resume(ctx, uninstall.Config{Store: s.side.store, Connections: s.side.root}); err != nil {
+	if _, err := uninstall.Resume(ctx, uninstall.Config{Store: s.side.store, Connections: s.side.root, Withdraw: a.removeLocalShims}); err != nil {
 		log.Error().Err(err).Msg("some connectors are not wholly removed")
 	}
 	if _, err := s.side.host.Reconcile(ctx); err != nil { // it logs each route

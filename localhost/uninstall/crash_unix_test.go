@@ -31,6 +31,7 @@ func removeAndDie(dir, step string, purge bool) int {
 		}
 	}
 	c.Retire = func(context.Context, name.ConnectorKey) error { return nil }
+	c.Withdraw = c.Retire
 	if err := Remove(context.Background(), c, Request{Connector: r.tool, Purge: purge}); err != nil {
 		fmt.Println(err)
 		return 4
@@ -43,7 +44,7 @@ func removeAndDie(dir, step string, purge bool) int {
 // step of that. Another Connector is not touched.
 func TestUninstallKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	steps := []string{"begin", "written", "retired", "removed 1.0.0", "removed 2.0.0"}
+	steps := []string{"begin", "written", "retired", "withdrawn", "removed 1.0.0", "removed 2.0.0"}
 	for _, purge := range []bool{false, true} {
 		how := "keep"
 		if purge {

@@ -4,9 +4,10 @@
 //  1. the removal is written down (package intent): from then on no host publishes a
 //     route of it, and none starts
 //  2. the running host retires its routes, and ends what runs of them
-//  3. the installed releases go, one after another
-//  4. with Purge, and only then, each connection: its secrets, then its directories
-//  5. the word of the removal goes
+//  3. what leads to it goes, such as shims, if no version of it stays
+//  4. the installed releases go, one after another
+//  5. with Purge, and only then, each connection: its secrets, then its directories
+//  6. the word of the removal goes
 //
 // Everything else stays: the ledger and the audit, what the policy has frozen for
 // invocations, interpreters, and without Purge the connections, with their secrets,

@@ -28,6 +28,9 @@ type Config struct {
 	// host runs; an error ends the removal there, to be taken up again. A nil
 	// function is for whoever knows that no host runs.
 	Retire func(ctx context.Context, key name.ConnectorKey) error
+	// Withdraw takes away what leads to a Connector of which no version stays, such
+	// as shims. It is called again for one that it was called for; nil: nothing does.
+	Withdraw func(ctx context.Context, key name.ConnectorKey) error
 
 	at func(step string) // in tests: where a process dies
 }
@@ -168,6 +171,13 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 		}
 	}
 	c.reached("retired")
+	stays := func(v name.Version) bool { return !slices.Contains(r.Versions, v.String()) }
+	if c.Withdraw != nil && !slices.ContainsFunc(c.Store.Versions(key), stays) {
+		if err := c.Withdraw(ctx, key); err != nil {
+			return fmt.Errorf("take away what leads to it: %w", err)
+		}
+		c.reached("withdrawn")
+	}
 	for _, s := range r.Versions {
 		v, err := name.ParseVersion(s)
 		if err != nil {

@@ -146,8 +146,13 @@ func TestUninstall(t *testing.T) {
 		require.Len(t, r.store.Versions(key), 2, "and nothing is gone before what runs has ended")
 		return nil
 	}
+	c.Withdraw = func(_ context.Context, key name.ConnectorKey) error {
+		order = append(order, "withdraw "+key.String())
+		require.Len(t, r.store.Versions(key), 2, "what leads to it goes before it")
+		return nil
+	}
 	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool}))
-	require.Equal(t, []string{"begin", "written", "retire tool", "retired", "removed 1.0.0", "removed 2.0.0", "forgotten"}, order)
+	require.Equal(t, []string{"begin", "written", "retire tool", "retired", "withdraw tool", "withdrawn", "removed 1.0.0", "removed 2.0.0", "forgotten"}, order)
 	require.Empty(t, r.store.Versions(r.tool))
 	require.Equal(t, "default work", r.accounts(t, r.tool), "connections are kept")
 	require.True(t, r.intent(t, r.tool).Disabled, "and so is what the owner has decided about it")
@@ -158,7 +163,7 @@ func TestUninstall(t *testing.T) {
 	require.Empty(t, left)
 
 	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool}), install.ErrNotInstalled)
-	c.Retire, order = nil, nil
+	c.Retire, c.Withdraw, order = nil, nil, nil
 	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: true}))
 	require.Equal(t, []string{"begin", "written", "retired", "purged default", "purged work", "forgotten"}, order)
 	all, err := r.root.List(r.tool)
@@ -176,7 +181,9 @@ func TestUninstallOneVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	one := parsed(t, name.ParseVersion, "1.0.0")
-	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}))
+	c := r.config()
+	c.Withdraw = func(context.Context, name.ConnectorKey) error { t.Error("another version stays"); return nil }
+	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Version: one}))
 	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "2.0.0")}, r.store.Versions(r.tool))
 	require.True(t, r.whole(t, r.tool, "2.0.0"))
 	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}), install.ErrNotInstalled)
@@ -199,6 +206,10 @@ func TestUninstallThatCannotEndWhatRuns(t *testing.T) {
 	require.NotNil(t, r.intent(t, r.tool).Removing)
 	_, err := Resume(t.Context(), c)
 	require.ErrorIs(t, err, stuck)
+	c.Retire, c.Withdraw = nil, c.Retire
+	_, err = Resume(t.Context(), c)
+	require.ErrorIs(t, err, stuck)
+	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"), "nor while something still leads to it")
 	r.add(t, "tool", "3.0.0")
 
 	held, err := r.root.Intent(r.tool).Hold()
