@@ -188,6 +188,9 @@ func TestImporterTakesNothingElse(t *testing.T) {
 			promote(t, d, "old")
 			_, err := d.Prepare(t.Context(), key(t), pinOf("new"), c.fill)
 			require.ErrorIs(t, err, c.want)
+			if n == "shorter" {
+				require.ErrorContains(t, err, "it has 2 bytes, not 3", "the owner is told what is wrong")
+			}
 			require.Equal(t, []string{current}, slots(t, dir))
 			prepare(t, d, "old", never)
 		})

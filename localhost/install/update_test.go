@@ -178,16 +178,31 @@ func TestReleaseInstallerFailureLeavesThePreviousRelease(t *testing.T) {
 		t.Parallel()
 		s := openStore(t, Config{})
 		old := add(t, s, printer("1.0.0").dir(t))
+		_, _, err := s.Update(t.Context(), Replacement{Source: newer(t), Key: key(t, "printer")}, func(stage string, _, _ int64) {
+			if stage == "try printer 1.1.0" {
+				found, err := filepath.Glob(filepath.Join(s.cfg.Dir, "connectors", "printer", "1.1.0", "*", "artifact", "bin", "printer"))
+				require.NoError(t, err)
+				require.Len(t, found, 1)
+				flip(t, found[0], 9)
+			}
+		})
+		require.ErrorIs(t, err, ErrTampered)
+		require.Equal(t, []string{"1.0.0"}, versions(t, s))
+		starts(t, s, old)
+	})
+	t.Run("tampered-before", func(t *testing.T) {
+		t.Parallel()
+		s := openStore(t, Config{})
+		add(t, s, printer("1.0.0").dir(t))
 		src := newer(t)
-		r := add(t, s, src.Path)
-		l, err := s.Launch(r)
+		l, err := s.Launch(add(t, s, src.Path))
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 		flip(t, l.Path, 9)
-		_, _, err = update(t, s, Replacement{Source: src})
-		require.NoError(t, err, "it was repaired")
+		now, _, err := update(t, s, Replacement{Source: src})
+		require.NoError(t, err, "it is repaired")
 		require.Equal(t, []string{"1.1.0"}, versions(t, s))
-		_ = old
+		starts(t, s, now)
 	})
 }
 
@@ -235,7 +250,7 @@ func TestReleaseInstallerLocksOneConnector(t *testing.T) {
 	require.Equal(t, []string{"1.0.0", "1.1.0"}, versions(t, s))
 }
 
-// TestUpdateRemovesNoDirectoryOfAnother: the place of the old version goes with it.
+// TestUpdateLeavesNothing: the place of the old version goes with it.
 func TestUpdateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})

@@ -307,8 +307,12 @@ func TestRemoteArchiveAnswers(t *testing.T) {
 	} {
 		t.Run(n, func(t *testing.T) {
 			t.Parallel()
-			_, err := newWeb(t, h).fetch(t, archive())
+			got, err := newWeb(t, h).fetch(t, archive())
 			require.ErrorIs(t, err, ErrRefused)
+			if n == "longer" || n == "shorter" {
+				require.ErrorContains(t, err, "the release says")
+				require.Empty(t, got, "nothing of it is read")
+			}
 		})
 	}
 	t.Run("cut-off", func(t *testing.T) {
