@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -367,7 +368,7 @@ func shimUntil(ts *testscript.TestScript, want, file string, n int, args []strin
 	}
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Args[0] = args[0]
-	cmd.Env = append(scriptEnv(ts), "LEND_SESSION="+ts.Getenv("LEND_SESSION"))
+	cmd.Env = append(scriptEnv(ts), "LEND_SESSION="+ts.Getenv("LEND_SESSION"), "LEND_AUTHORITY="+cmp.Or(ts.Getenv("LEND_AUTHORITY"), "owner"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	in, err := cmd.StdinPipe()

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -162,7 +163,7 @@ func (f *fake) run(s network.Stream) bool {
 	for {
 		if _, err := r.Read(); err != nil {
 			_ = s.Close()
-			return err == io.EOF
+			return errors.Is(err, io.EOF)
 		}
 	}
 }
@@ -265,7 +266,7 @@ func (p *place) close() {
 // shortDir is private, and short enough for a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "b")
+	dir, err := os.MkdirTemp("", "b") //nolint:usetesting // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -28,7 +28,7 @@ import (
 )
 
 func TestCalls(t *testing.T) {
-	each(t, func(t *testing.T, f *fake) {
+	each(t, func(t *testing.T, f *fake) { //nolint:thelper // the test itself
 		p := newPlace(t)
 		session, err := p.broker.Accept(f.lend(p.broker, "one", "fx", time.Minute), "")
 		require.NoError(t, err)
@@ -284,7 +284,7 @@ func TestFollowsTheGateway(t *testing.T) {
 }
 
 func TestTwoHundredAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, f *fake) {
+	each(t, func(t *testing.T, f *fake) { //nolint:thelper // the test itself
 		p := newPlace(t, func(c *broker.Config) { c.Wait = patience })
 		session, err := p.broker.Accept(f.lend(p.broker, "one", "fx", time.Minute), "")
 		require.NoError(t, err)
