@@ -37,10 +37,10 @@ func (a *app) brokerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "broker",
 		Short: "keep leases and warm connections for shims and lend run",
-		Long: `Run the broker in the foreground: it keeps the leases that lend lease accept gives
-it, in memory alone, and a connection to each of their gateways, which it dials
-anew when it is lost. Shims (lend shim) and lend run use it over a private socket
-that only this user can reach.
+		Long: `Run the broker in the foreground: it keeps the leases that lend lease accept
+gives it, in memory alone, and a connection to each of their gateways, which it
+dials anew when it is lost. Shims (lend shim) and lend run use it over a private
+socket that only this user can reach.
 
 What one invocation may use is a session, with a random handle that lend lease
 accept prints as $LEND_SESSION; it ends with its last lease, with lend broker
@@ -178,7 +178,7 @@ func (a *app) brokerCloseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "close",
 		Short:   "end the session in $LEND_SESSION: its invocation has ended",
-		Long:    "Have the broker forget the leases of the session in $LEND_SESSION, and cancel what\nruns in it. Its handle is of no use after that.",
+		Long:    "Have the broker forget the leases of the session in $LEND_SESSION, and cancel\nwhat runs in it. Its handle is of no use after that.",
 		Example: "  lend broker close",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -210,10 +210,10 @@ func (a *app) leaseAcceptCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accept FILE",
 		Short: "give a lease to the broker, for shims and lend run",
-		Long: `Give a lease to the running broker, which keeps it in memory until it expires. What
-is printed is for a shell to take over: $LEND_SESSION, the handle of what this
-invocation may use, and a $PATH that begins with the shims. Leases from the same
-issuer for the same invocation share a session; --join puts one of another
+		Long: `Give a lease to the running broker, which keeps it in memory until it expires.
+What is printed is for a shell to take over: $LEND_SESSION, the handle of what
+this invocation may use, and a $PATH that begins with the shims. Leases from the
+same issuer for the same invocation share a session; --join puts one of another
 issuer, for the same invocation, into the session of $LEND_SESSION. FILE - is
 standard input.`,
 		Example: `  eval "$(lend lease accept laptop-github.lease)"

@@ -26,10 +26,11 @@ func (a *app) lentShimAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add KEY --as NAME",
 		Short: "make a command NAME that runs what is lent of a Connector",
-		Long: `Put NAME into this machine's private directory of shims, which belongs in front of
-the PATH (lend lease accept prints it). Called by that name, the shim hands its
-arguments and its standard input, output and error to the broker of the session
-in $LEND_SESSION, and returns what comes back: bytes, exit status, cancellation.
+		Long: `Put NAME into this machine's private directory of shims, which belongs in front
+of the PATH (lend lease accept prints it). Called by that name, the shim hands
+its arguments and its standard input, output and error to the broker of the
+session in $LEND_SESSION, and returns what comes back: bytes, exit status,
+cancellation.
 
 The command line is the CLI's own: "gh issue list --limit 5" is the lent command
 whose fixed arguments are "issue list". If none or several begin like this,
