@@ -124,10 +124,10 @@ func described(word, text string) cobra.Completion {
 	return cobra.CompletionWithDesc(word, text)
 }
 
-// argumentNamed is the argument of that name among args; "" if it is not there yet.
-func argumentNamed(all []argument, args []string, which string) string {
+// keyAmong is the Connector that the line names; "" if it does not yet.
+func keyAmong(all []argument, args []string) string {
 	for i, arg := range all {
-		if arg.name == which && i < len(args) {
+		if arg.name == "KEY" && i < len(args) {
 			return args[i]
 		}
 	}
@@ -234,7 +234,7 @@ func (a *app) completeKeys(c *cobra.Command, args []string) (out []cobra.Complet
 }
 
 func (a *app) completeCommands(c *cobra.Command, all []argument, args []string) (out []cobra.Completion) {
-	key := argumentNamed(all, args, "KEY")
+	key := keyAmong(all, args)
 	if f, ok := a.leaseOf(c, args); ok {
 		for _, g := range f.Lease.Grants {
 			for _, command := range g.Commands {
@@ -262,7 +262,7 @@ func without(all []cobra.Completion, args []string) []cobra.Completion {
 }
 
 func (a *app) completeVersions(c *cobra.Command, all []argument, args []string) (out []cobra.Completion) {
-	key := argumentNamed(all, args, "KEY")
+	key := keyAmong(all, args)
 	if f, ok := a.leaseOf(c, args); ok {
 		for _, g := range f.Lease.Grants {
 			if key == "" || g.Connector.String() == key {
@@ -292,7 +292,7 @@ func (a *app) completePeers(*cobra.Command, []string) (out []cobra.Completion) {
 
 // completeConnections looks at the names of directories alone.
 func (a *app) completeConnections(all []argument, args []string) (out []cobra.Completion) {
-	key, err := name.ParseConnectorKey(argumentNamed(all, args, "KEY"))
+	key, err := name.ParseConnectorKey(keyAmong(all, args))
 	if err != nil {
 		return nil
 	}
@@ -372,7 +372,7 @@ func (a *app) completeNames(c *cobra.Command, all []argument, args []string) (ou
 			out = append(out, described(s.Name, s.Connector.String()+" "+s.Command.String()))
 		}
 	case "lend connector secret set", "lend connector secret remove", "lend connector setting set", "lend connector setting remove":
-		out = a.declaredNames(argumentNamed(all, args, "KEY"), strings.Contains(path, " secret "))
+		out = a.declaredNames(keyAmong(all, args), strings.Contains(path, " secret "))
 	case "lend policy preset show", "lend policy preset add":
 		presets, _ := preset.All() // they are part of this program
 		for _, p := range presets {

@@ -183,7 +183,7 @@ const tick = 20 * time.Millisecond
 func (i identity) settle() {
 	age := time.Since(time.Unix(0, max(i.mtime, i.ctime)))
 	if age < tick {
-		time.Sleep(min(tick, tick-age)) // no longer, whatever the clock says
+		<-time.After(min(tick, tick-age)) // no longer, whatever the clock says
 	}
 }
 

@@ -63,34 +63,46 @@ func TestPinnedExecutable(t *testing.T) {
 			want   unix.Errno
 		}{
 			{"unchanged", func(*testing.T, string) {}, 0},
-			{"read", func(t *testing.T, path string) { _, err := os.ReadFile(path); require.NoError(t, err) }, 0},
+			{"read", func(t *testing.T, path string) { t.Helper(); _, err := os.ReadFile(path); require.NoError(t, err) }, 0},
 			{"directory-renamed-and-back", func(t *testing.T, path string) {
+				t.Helper()
 				dir := filepath.Dir(path)
 				require.NoError(t, errors.Join(os.Rename(dir, dir+"2"), os.Rename(dir+"2", dir)))
 			}, 0},
 			{"another-in-its-place", func(t *testing.T, path string) {
+				t.Helper()
 				writeProgram(t, path+".new", evil)
 				require.NoError(t, os.Rename(path+".new", path))
 			}, unix.ESTALE},
 			{"same-bytes-in-its-place", func(t *testing.T, path string) {
+				t.Helper()
 				writeProgram(t, path+".new", good)
 				require.NoError(t, os.Rename(path+".new", path))
 			}, unix.ESTALE},
-			{"written-over", func(t *testing.T, path string) { writeProgram(t, path, evil) }, unix.ESTALE},
+			{"written-over", func(t *testing.T, path string) { t.Helper(); writeProgram(t, path, evil) }, unix.ESTALE},
 			{"written-over-with-the-old-time", func(t *testing.T, path string) {
+				t.Helper()
 				info, err := os.Stat(path)
 				require.NoError(t, err)
 				writeProgram(t, path, evil)
 				require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 			}, unix.ESTALE},
-			{"mode", func(t *testing.T, path string) { require.NoError(t, os.Chmod(path, 0o500)) }, unix.ESTALE},
+			{"mode", func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.Chmod(path, 0o500)) }, unix.ESTALE},
 			{"link", func(t *testing.T, path string) {
+				t.Helper()
 				require.NoError(t, errors.Join(os.Rename(path, path+".old"), os.Symlink(path+".old", path)))
 			}, unix.ELOOP},
-			{"directory", func(t *testing.T, path string) { require.NoError(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o700))) }, unix.ESTALE},
-			{"fifo", func(t *testing.T, path string) { require.NoError(t, errors.Join(os.Remove(path), unix.Mkfifo(path, 0o700))) }, unix.ESTALE},
-			{"gone", func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) }, unix.ENOENT},
+			{"directory", func(t *testing.T, path string) {
+				t.Helper()
+				require.NoError(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o700)))
+			}, unix.ESTALE},
+			{"fifo", func(t *testing.T, path string) {
+				t.Helper()
+				require.NoError(t, errors.Join(os.Remove(path), unix.Mkfifo(path, 0o700)))
+			}, unix.ESTALE},
+			{"gone", func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.Remove(path)) }, unix.ENOENT},
 			{"open-for-writing", func(t *testing.T, path string) {
+				t.Helper()
 				f, err := os.OpenFile(path, os.O_WRONLY, 0)
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, f.Close()) })

@@ -32,7 +32,7 @@ type Shim struct {
 	Command name.Command `json:"command,omitzero"`
 }
 
-// ErrInvalid: a field of a Shim is not what it may be.
+// ErrInvalid means that a field of a Shim is not what it may be.
 var ErrInvalid = errors.New("not a possible shim")
 
 const (

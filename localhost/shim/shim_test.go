@@ -75,6 +75,7 @@ func TestShimNeverOverwritesWhatIsNotOurs(t *testing.T) {
 			return os.WriteFile(d.Path("gh"), []byte("#!/bin/sh\necho mine\n"), 0o700)
 		},
 		"edited": func(t *testing.T, d Directory) error {
+			t.Helper()
 			require.NoError(t, d.Add(t.Context(), one(t, "gh"), false))
 			f, err := os.OpenFile(d.Path("gh"), os.O_APPEND|os.O_WRONLY, 0)
 			require.NoError(t, err)
@@ -82,6 +83,7 @@ func TestShimNeverOverwritesWhatIsNotOurs(t *testing.T) {
 			return errors.Join(err, f.Close())
 		},
 		"renamed": func(t *testing.T, d Directory) error {
+			t.Helper()
 			require.NoError(t, d.Add(t.Context(), one(t, "other"), false))
 			return os.Rename(d.Path("other"), d.Path("gh"))
 		},
@@ -93,6 +95,7 @@ func TestShimNeverOverwritesWhatIsNotOurs(t *testing.T) {
 			return os.WriteFile(d.Path("gh"), bytes.Repeat([]byte("#"), 1<<20), 0o700)
 		},
 		"link-to-one-of-ours": func(t *testing.T, d Directory) error {
+			t.Helper()
 			require.NoError(t, d.Add(t.Context(), one(t, "other"), false))
 			return os.Symlink("other", d.Path("gh"))
 		},
@@ -100,6 +103,7 @@ func TestShimNeverOverwritesWhatIsNotOurs(t *testing.T) {
 		"directory":     func(_ *testing.T, d Directory) error { return os.Mkdir(d.Path("gh"), 0o700) },
 		"fifo":          func(_ *testing.T, d Directory) error { return syscall.Mkfifo(d.Path("gh"), 0o700) },
 		"for-others": func(t *testing.T, d Directory) error {
+			t.Helper()
 			require.NoError(t, d.Add(t.Context(), one(t, "gh"), false))
 			return os.Chmod(d.Path("gh"), 0o722)
 		},
