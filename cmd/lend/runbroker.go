@@ -22,7 +22,7 @@ import (
 
 // runThroughBroker has the broker of this machine run the command, if one runs here
 // and can: it returns false if nothing was sent, and lend run does it alone.
-func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string) (int, error, bool) { //nolint:staticcheck // the error is a part of what is done
+func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string) (int, error, bool) {
 	started := time.Now()
 	files, ok := a.files()
 	said, at, named := a.brokerCall(f, args[2:])
