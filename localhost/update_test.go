@@ -64,13 +64,17 @@ func TestWhatDrainsIsEndedAllTheSame(t *testing.T) {
 	was, now := release(t, "github", "1.0.0", "a"), release(t, "github", "1.1.0", "b")
 	for n, end := range map[string]func(t *testing.T, r *rig){
 		"removed":  func(_ *testing.T, r *rig) { r.store.set() },
-		"disabled": func(t *testing.T, r *rig) { r.want(t, "github", func(i *intent.Intent) { i.Disabled = true }) },
+		"disabled": func(t *testing.T, r *rig) {
+			t.Helper()
+			r.want(t, "github", func(i *intent.Intent) { i.Disabled = true })
+		},
 		"connection-disabled": func(t *testing.T, r *rig) {
+			t.Helper()
 			all, err := r.root.List(connectorKey(t, "github"))
 			require.NoError(t, err)
 			require.NoError(t, all[0].SetDisabled(true))
 		},
-		"version-removed": func(t *testing.T, r *rig) {
+		"version-removed": func(_ *testing.T, r *rig) {
 			r.store.mu.Lock()
 			defer r.store.mu.Unlock()
 			r.store.superseded = nil

@@ -217,17 +217,27 @@ func TestDownloadCacheHashesWhatItHas(t *testing.T) {
 	t.Parallel()
 	for n, spoil := range map[string]func(t *testing.T, at string){
 		"one-byte": func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.WriteFile(filepath.Join(at, archiveFile), []byte("olD"), 0o600))
 		},
 		"longer": func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.WriteFile(filepath.Join(at, archiveFile), []byte("old!"), 0o600))
 		},
-		"no-archive": func(t *testing.T, at string) { require.NoError(t, os.Remove(filepath.Join(at, archiveFile))) },
-		"no-receipt": func(t *testing.T, at string) { require.NoError(t, os.Remove(filepath.Join(at, receiptFile))) },
+		"no-archive": func(t *testing.T, at string) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(at, archiveFile)))
+		},
+		"no-receipt": func(t *testing.T, at string) {
+			t.Helper()
+			require.NoError(t, os.Remove(filepath.Join(at, receiptFile)))
+		},
 		"bad-receipt": func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.WriteFile(filepath.Join(at, receiptFile), []byte("{}"), 0o600))
 		},
 		"directory": func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.Remove(filepath.Join(at, archiveFile)))
 			require.NoError(t, os.Mkdir(filepath.Join(at, archiveFile), 0o700))
 		},

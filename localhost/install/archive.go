@@ -65,18 +65,17 @@ func (s *Store) fill(in *arrival, p Progress) download.Fill {
 	}
 }
 
-// programOf returns the path of the executable that an archive brought, which is the
-// one that the manifest pins, whatever the receipt says.
-func programOf(cli manifest.CLI, trees map[string]*artifact.Snapshot) (string, error) {
+// checkProgram looks whether the executable that an archive brought is the one that the
+// manifest pins, whatever the receipt says.
+func checkProgram(cli manifest.CLI, trees map[string]*artifact.Snapshot) error {
 	tree := trees[packageTree]
 	if tree == nil {
-		return "", errors.New("what its archive brought is not there")
+		return errors.New("what its archive brought is not there")
 	}
-	abs, sum, ok := tree.File(cli.Entrypoint)
-	if !ok || sum != cli.SHA256 {
-		return "", errors.New("its program is not the one that the manifest pins")
+	if _, sum, ok := tree.File(cli.Entrypoint); !ok || sum != cli.SHA256 {
+		return errors.New("its program is not the one that the manifest pins")
 	}
-	return abs, nil
+	return nil
 }
 
 // keepArchive makes what r was made of the current archive of its Connector. It is only

@@ -32,6 +32,7 @@ func program(version string) files {
 
 // packed is that archive; remote is a Connector that is made of it.
 func packed(t *testing.T, version string) []byte {
+	t.Helper()
 	return program(version).tgz(t, "tool-"+version+"/")
 }
 

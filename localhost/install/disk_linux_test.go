@@ -1,7 +1,6 @@
 package install
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +52,7 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 			back()
 			break
 		}
-		require.True(t, errors.Is(err, unix.ENOSPC), "%v", err)
+		require.ErrorIs(t, err, unix.ENOSPC)
 		failures++
 		require.Equal(t, []string{"1.0.0"}, versions(t, s), "with %d bytes", free)
 		starts(t, s, old)

@@ -115,7 +115,7 @@ func (l *Launch) fill(cli manifest.CLI, rec depot.Receipt, trees map[string]*art
 		tree, file = trees[packageTree], rec.Script
 	}
 	if cli.Archive != nil {
-		if _, err := programOf(cli, trees); err != nil {
+		if err := checkProgram(cli, trees); err != nil {
 			return tampered(rec.Name, rec.Version, err)
 		}
 		tree = trees[packageTree]

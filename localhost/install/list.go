@@ -154,7 +154,7 @@ func (s *Store) fullCheck(sl depot.Slot, rec depot.Receipt) error {
 		return err
 	}
 	if r.Manifest.CLI.Archive != nil {
-		if _, err := programOf(r.Manifest.CLI, trees); err != nil {
+		if err := checkProgram(r.Manifest.CLI, trees); err != nil {
 			return tampered(rec.Name, rec.Version, err)
 		}
 	}

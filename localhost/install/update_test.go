@@ -121,26 +121,40 @@ func TestUpdateBack(t *testing.T) {
 func TestReleaseInstallerFailureLeavesThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("the gateway does not take it")
-	newer := func(t *testing.T) Source { return Source{Path: printer("1.1.0").dir(t)} }
+	newer := func(t *testing.T) Source {
+		t.Helper()
+		return Source{Path: printer("1.1.0").dir(t)}
+	}
 	for n, c := range map[string]struct {
 		with func(t *testing.T) Replacement
 		want error
 	}{
 		"switch-fails": {func(t *testing.T) Replacement {
+			t.Helper()
 			return Replacement{Source: newer(t), Switch: func(context.Context, Release) error { return wrong }}
 		}, wrong},
 		"bad-release": {func(t *testing.T) Replacement {
+			t.Helper()
 			return Replacement{Source: Source{Path: printer("1.1.0").with("bin/printer", "#!/bin/dash").dir(t)}}
 		}, nil},
 		"no-runtime": {func(t *testing.T) Replacement {
+			t.Helper()
 			return Replacement{Source: Source{Path: greeter("").dir(t)}, Key: key(t, "greet")}
 		}, ErrNotInstalled},
-		"other-connector": {func(t *testing.T) Replacement { return Replacement{Source: Source{Path: greeter("").dir(t)}} }, ErrOtherConnector},
-		"not-installed":   {func(t *testing.T) Replacement { return Replacement{Source: newer(t), From: version(t, "0.1.0")} }, ErrNotInstalled},
+		"other-connector": {func(t *testing.T) Replacement {
+			t.Helper()
+			return Replacement{Source: Source{Path: greeter("").dir(t)}}
+		}, ErrOtherConnector},
+		"not-installed": {func(t *testing.T) Replacement {
+			t.Helper()
+			return Replacement{Source: newer(t), From: version(t, "0.1.0")}
+		}, ErrNotInstalled},
 		"same-version": {func(t *testing.T) Replacement {
+			t.Helper()
 			return Replacement{Source: Source{Path: printer("1.0.0").with("doc/readme", "other").dir(t)}}
 		}, ErrConflict},
 		"archive-for-none": {func(t *testing.T) Replacement {
+			t.Helper()
 			src := newer(t)
 			src.Archive = src.Path
 			return Replacement{Source: src}
