@@ -63,7 +63,7 @@ func TestWhatDrainsIsEndedAllTheSame(t *testing.T) {
 	t.Parallel()
 	was, now := release(t, "github", "1.0.0", "a"), release(t, "github", "1.1.0", "b")
 	for n, end := range map[string]func(t *testing.T, r *rig){
-		"removed":  func(_ *testing.T, r *rig) { r.store.set() },
+		"removed": func(_ *testing.T, r *rig) { r.store.set() },
 		"disabled": func(t *testing.T, r *rig) {
 			t.Helper()
 			r.want(t, "github", func(i *intent.Intent) { i.Disabled = true })
