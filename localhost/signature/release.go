@@ -2,11 +2,13 @@ package signature
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lendcli/lend/localhost/internal/private"
@@ -109,7 +111,15 @@ func open(data []byte, known []note.Verifier) (*note.Note, error) {
 	n, err := note.Open(data, note.VerifierList(known...))
 	var unverified *note.UnverifiedNoteError
 	if errors.As(err, &unverified) {
-		return unverified.Note, nil
+		n, err = unverified.Note, nil
 	}
-	return n, err
+	if err != nil {
+		return nil, err
+	}
+	for _, sig := range slices.Concat(n.Sigs, n.UnverifiedSigs) { // in their one spelling
+		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
+			return nil, errors.New("malformed note")
+		}
+	}
+	return n, nil
 }
