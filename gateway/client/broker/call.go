@@ -74,10 +74,7 @@ func (c *Call) Do(ctx context.Context) wire.Exit {
 	defer stop()
 	cmd, err := c.dispatch(ctx)
 	e := c.broker.config.Report(cmd, err, time.Since(began))
-	e.Ended = cmd != nil && cmd.Exit() != nil || c.local && err == nil
-	if err == nil && !e.Ended {
-		e.Status = wire.StatusUnknown // no success without the gateway's word
-	}
+	e.Ended = cmd != nil && cmd.Exit() != nil || c.local && err == nil // a status of 0 needs it: wire.Exit.Returns
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,6 +72,14 @@ func TestCallerThatLeaves(t *testing.T) {
 	require.NoError(t, c.conn.Close())
 	_, err = io.ReadAll(c.stdout) // the broker lets go of it only at the end
 	require.NoError(t, err)
+
+	// nor does one that reads nothing hold the broker up
+	c = p.call(wire.Call{Session: session, Name: "fx", Args: []string{"say", strings.Repeat("x", 120000)}})
+	require.Eventually(t, func() bool { return f.started() == 2 }, patience, time.Millisecond)
+	before := descriptorCount(t)
+	require.NoError(t, c.conn.Close())
+	const held = 3 + 4 + 1 // by the broker: the streams, two pipes, the connection
+	require.Eventually(t, func() bool { return descriptorCount(t) <= before-held-1 }, patience, 10*time.Millisecond)
 }
 
 // What one invocation may use, another cannot, whatever it says.
@@ -235,6 +244,7 @@ func TestExpiredLeasesLeave(t *testing.T) {
 // A source renews its lease; one of somebody else is not taken.
 func TestSourceRenews(t *testing.T) {
 	f, other := newFake(t, "/ip4/127.0.0.1/tcp/0"), newFake(t, "/ip4/127.0.0.1/tcp/0")
+	other.issuer = f.issuer // the same but for the gateway
 	p := newPlace(t)
 	var asked atomic.Int32
 	from := f
