@@ -32,7 +32,7 @@ func shimOf(t *testing.T) string {
 // door is a broker that says what a test wants.
 func door(t *testing.T, answer []byte) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "s")
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	path := filepath.Join(dir, "b")
 	l, err := net.Listen("unix", path)
@@ -160,7 +160,7 @@ func TestShimRefusesAnothersBroker(t *testing.T) {
 		t.Skip("needs root, to be another user")
 	}
 	shim := shimOf(t)
-	dir, err := os.MkdirTemp("", "s")
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "b")
