@@ -369,7 +369,7 @@ func BenchmarkOpen(b *testing.B) {
 	for i := range n {
 		c := testClaim(b, i)
 		s := testStart()
-		s.Key, s.Digest, s.At = c.Key, c.Digest, testTime
+		s.Key, s.Digest, s.At, s.Frozen = c.Key, c.Digest, testTime, c.Frozen
 		g.entries = append(g.entries, &entry{payload: s.Encode()})
 		e := End{State: StateEnded, At: testTime}
 		g.entries = append(g.entries, &entry{payload: e.Encode(uint64(2*i + 1))})
