@@ -17,7 +17,7 @@ import (
 // said gets there only through name.Quote or name.Show, or as a value that was parsed:
 // docs/operations.md says what each is.
 var logKeys = []string{
-	"addresses", "by", "bytes", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "ledger",
+	"addresses", "by", "bytes", "cause", "code", "command", "connection", "connector", "digest", "event", "file", "from", "invocation", "ledger",
 	"missing", "ms", "now", "op", "peer", "pid", "policy", "problem", "protocol", "records", "runtime", "signal", "state",
 	"status", "stderr", "stdin", "stdout", "stopped", "version", "where",
 }
@@ -25,25 +25,25 @@ var logKeys = []string{
 // logValues are the texts that are logged as they are, though they are neither constant
 // nor parsed nor quoted: why they hold nothing of a peer's.
 var logValues = map[string]string{
-	"gateway.x.Signal":                    "a name of the table of signals",
-	"gateway.n.digestOfPolicy()":          "hexadecimal",
-	"gateway.by":                          "\"owner\" or a peer ID",
-	"gateway/policyfile.s.Digest":         "hexadecimal",
-	"gateway/policyfile.s.Problem":        "quoted when it was made",
-	"gateway.e.Name":                      "the name of an event: a constant",
-	"gateway/policyfile.p.Digest()":       "hexadecimal",
-	"gateway/audit.p.Name":                "a word of the owner's configuration",
-	"gateway/audit.text":                  "quoted when it was made",
-	"gateway/client.c.OperationID":        "the caller's own, in the caller's log",
-	"gateway/client.c.Connector":          "the caller's own, in the caller's log",
-	"gateway/client.c.Name":               "the caller's own, in the caller's log",
-	"localhost/install.rt.Name":           "node or python",
-	"localhost/install.rt.Version":        "parsed by the table of runtimes",
-	"localhost/install.rec.Name":          "a Connector key of a checked manifest",
-	"localhost/install.rec.Version":       "a version of a checked manifest",
-	"localhost/install.rec.ReleaseDigest": "hexadecimal",
-	"localhost.string(r.State)":           "a constant",
-	"gateway.string(s.Protocol())":        "one of the three protocols that are handled",
+	"gateway.x.Signal":                       "a name of the table of signals",
+	"gateway.n.digestOfPolicy()":             "hexadecimal",
+	"gateway.by":                             "\"owner\" or a peer ID",
+	"gateway/policyfile.s.Digest":            "hexadecimal",
+	"gateway/policyfile.s.Problem":           "quoted when it was made",
+	"gateway.e.Name":                         "the name of an event: a constant",
+	"gateway/policyfile.p.Digest()":          "hexadecimal",
+	"gateway/audit.p.Name":                   "a word of the owner's configuration",
+	"gateway/audit.text":                     "quoted when it was made",
+	"gateway/client.c.OperationID":           "the caller's own, in the caller's log",
+	"gateway/client.c.Connector":             "the caller's own, in the caller's log",
+	"gateway/client.c.Name":                  "the caller's own, in the caller's log",
+	"localhost/install.rt.Name":              "node or python",
+	"localhost/install.rt.Version":           "parsed by the table of runtimes",
+	"localhost/install.in.rec.Name":          "a Connector key of a checked manifest",
+	"localhost/install.in.rec.Version":       "a version of a checked manifest",
+	"localhost/install.in.rec.ReleaseDigest": "hexadecimal",
+	"localhost.string(r.State)":              "a constant",
+	"gateway.string(s.Protocol())":           "one of the three protocols that are handled",
 }
 
 // logErrors are the packages that may log an error as it is: of the system, the ledger,

@@ -48,7 +48,8 @@ func Open(s Shape, seed uint64, namespaces [2]string) (*Link, error) {
 		l.devices[i] = d
 	}
 	for i := range 2 {
-		w := &wire{Link: l, Shape: s, to: l.devices[1-i], wake: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // the same packets are lost each time
+		w := &wire{Link: l, Shape: s, to: l.devices[1-i], wake: make(chan struct{}, 1), random: random}
 		done := make(chan struct{})
 		l.wg.Go(func() { defer close(done); w.take(l.devices[i]) })
 		l.wg.Go(func() { w.give(done) })

@@ -86,7 +86,7 @@ func (s *Store) keepArchive(ctx context.Context, r Release) {
 		return
 	}
 	if err := s.downloads.Promote(ctx, r.Manifest.Key, pin(*a)); err != nil {
-		s.cfg.Log.Warn().Err(err).Str("connector", r.Manifest.Key.String()).Msg("archive-not-kept")
+		s.cfg.Log.Warn().Str("problem", name.Show(err.Error())).Str("connector", r.Manifest.Key.String()).Msg("archive-not-kept")
 	}
 }
 

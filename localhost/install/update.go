@@ -127,7 +127,7 @@ func (s *Store) takeOver(ctx context.Context, u Replacement, next Release, from 
 		return fmt.Errorf("retire %s: %w", from, errors.Join(err, sl.Supersede(false)))
 	}
 	if err := sl.Sweep(); err != nil {
-		s.cfg.Log.Warn().Err(err).Msg("store-sweep") // it goes next time
+		s.cfg.Log.Warn().Str("problem", name.Show(err.Error())).Msg("store-sweep") // it goes next time
 	}
 	return nil
 }

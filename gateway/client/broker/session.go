@@ -187,7 +187,7 @@ func (h *holding) renew(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, lookEvery)
 	defer cancel()
 	if _, err := h.renewed(ctx); err != nil {
-		h.broker.config.Log.Warn().Err(err).Msg("lease not renewed")
+		h.broker.config.Log.Warn().Str("problem", name.Show(err.Error())).Msg("lease not renewed")
 	}
 }
 

@@ -202,14 +202,14 @@ func (s *Source) land(f *flight, file lease.File, err error) {
 	if err == nil {
 		s.fails, s.retryAt = 0, time.Time{}
 		s.take(file)
-		s.config.Log.Debug().Time("expires", file.Lease.NotAfter).Msg("lease renewed")
+		s.config.Log.Debug().Msg("lease renewed")
 		return
 	}
 	pause := min(leastPause<<min(s.fails, 10), mostPause)
 	pause += rand.N(pause/4 + 1) //nolint:gosec // callers that failed together do not come back together
 	s.fails++
 	s.retryAt = s.config.Now().Add(pause)
-	s.config.Log.Warn().Err(err).Dur("again_in", pause).Msg("lease not renewed")
+	s.config.Log.Warn().Str("problem", name.Show(err.Error())).Int64("ms", pause.Milliseconds()).Msg("lease not renewed")
 }
 
 // fits tells whether l can take the present lease's place. mu is held.

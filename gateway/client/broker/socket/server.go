@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // Bounds of the socket.
@@ -97,7 +98,7 @@ func (s *Server) accept() {
 			if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 				return
 			}
-			s.log.Error().Err(err).Msg("broker cannot accept")
+			s.log.Error().Str("problem", name.Show(err.Error())).Msg("broker cannot accept")
 			if !pause(s.ctx, time.Second) { // no descriptors, perhaps
 				return
 			}
@@ -106,7 +107,7 @@ func (s *Server) accept() {
 		s.wg.Go(func() {
 			defer func() { <-s.slots }()
 			if err := s.serve(c); err != nil {
-				s.log.Warn().Err(err).Msg("broker connection refused")
+				s.log.Warn().Str("problem", name.Show(err.Error())).Msg("broker connection refused")
 			}
 		})
 	}
