@@ -435,13 +435,13 @@ func (h *Host) log(r Receipt) {
 	case r.State == StateKept:
 		level = zerolog.DebugLevel
 	}
-	line := h.cfg.Log.WithLevel(level).Err(r.Err)
+	blocked := ""
 	if r.Blocked != nil {
-		line = line.Str("problem", name.Show(r.Blocked.Error()))
+		blocked = r.Blocked.Error()
 	}
-	line.Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
+	h.cfg.Log.WithLevel(level).Err(r.Err).Str("connector", r.Identity.Connector.String()).Str("version", r.Identity.Version.String()).
 		Str("connection", r.Identity.Connection.String()).Str("state", string(r.State)).
-		Strs("missing", r.Missing).Msg("route reconciled")
+		Strs("missing", r.Missing).Str("problem", name.Show(blocked)).Msg("route reconciled")
 }
 
 // Receipts returns the newest receipts, oldest first, 256 at most.
