@@ -15,6 +15,8 @@ import (
 var hostMethods = map[string]string{
 	"Reconcile": "publishes and retires routes",
 	"Routes":    "shows them",
+	"Receipts":  "shows what was reconciled",
+	"Blocked":   "says what keeps a route from being ready",
 	"LoginSpec": "says how the owner logs in, on the owner's terminal",
 	"Close":     "ends everything",
 }

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,6 +54,13 @@ var binaries = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // for the programs that the tests start
+	if signal.Ignored(syscall.SIGHUP) {          // as under nohup: the programs that the tests start should not inherit it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // scripts wait most of the time
+	}
 	code := m.Run()
 	if dir, _ := binaries(); dir != "" {
 		_ = os.RemoveAll(dir)

@@ -118,6 +118,7 @@ type holding struct {
 	source client.LeaseSource
 	client *client.Client
 	turns  chan struct{} // as many as the lease allows at once
+	asking chan struct{} // held by who asks for the catalogue
 	renews bool          // the source has newer ones
 	users  sync.WaitGroup
 
@@ -137,7 +138,7 @@ func (b *Broker) hold(ctx context.Context, source client.LeaseSource, renews boo
 	if err := f.Lease.Usable(b.holder, name.PeerID{}, b.config.Now()); err != nil {
 		return nil, err
 	}
-	h := &holding{broker: b, source: source, renews: renews, file: f, turns: make(chan struct{}, max(1, int(f.Lease.MaxConcurrent)))}
+	h := &holding{broker: b, source: source, renews: renews, file: f, turns: make(chan struct{}, max(1, int(f.Lease.MaxConcurrent))), asking: make(chan struct{}, 1)}
 	h.client, err = client.New(client.Config{Host: b.host, Leases: h.renewed, Wait: wait, Log: b.config.Log, Now: b.config.Now})
 	return h, err
 }
@@ -231,12 +232,18 @@ func (h *holding) turn(ctx context.Context, wait time.Duration) (done func()) {
 const catalogTime = 30 * time.Second
 
 // catalog asks the gateway, unless it has said so lately; with again it is asked if the
-// answer is not of this moment.
+// answer is not of this moment. Many that ask at once are one question.
 func (h *holding) catalog(ctx context.Context, again bool) ([]protocol.CatalogEntry, error) {
-	h.mu.Lock()
-	entries, age := h.entries, time.Since(h.fetched)
-	h.mu.Unlock()
-	if entries != nil && age < catalogTime && (!again || age < time.Second) {
+	if entries := h.known(again); entries != nil {
+		return entries, nil
+	}
+	select {
+	case h.asking <- struct{}{}:
+		defer func() { <-h.asking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("list what is lent: %w", context.Cause(ctx))
+	}
+	if entries := h.known(again); entries != nil {
 		return entries, nil
 	}
 	entries, err := h.client.Catalog(ctx)
@@ -247,6 +254,16 @@ func (h *holding) catalog(ctx context.Context, again bool) ([]protocol.CatalogEn
 	defer h.mu.Unlock()
 	h.entries, h.fetched = slices.Clip(append([]protocol.CatalogEntry{}, entries...)), time.Now()
 	return h.entries, nil
+}
+
+// known is the catalogue, if it was asked for lately; else nil.
+func (h *holding) known(again bool) []protocol.CatalogEntry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if age := time.Since(h.fetched); age >= catalogTime || again && age >= time.Second {
+		return nil
+	}
+	return h.entries
 }
 
 // forgetCatalog has it asked for again.
