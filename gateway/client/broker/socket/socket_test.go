@@ -50,7 +50,7 @@ func TestCalls(t *testing.T) {
 		c = p.call(wire.Call{Session: session, Name: "fx", Args: []string{"wait"}})
 		require.Eventually(t, func() bool { return f.started() == 4 }, patience, time.Millisecond)
 		c.cancel(t)
-		c.cancel(t)
+		_, _ = c.conn.Write(wire.Header(wire.KindCancel, 0)) // once more, if it has not ended yet
 		_, e = c.wait(t)
 		require.Equal(t, 130, e.Returns())
 
