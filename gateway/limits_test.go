@@ -48,7 +48,7 @@ func TestLostLinkBehindInputThatIsNotRead(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, withPolicy(limited("stdout: 1MiB", "on_disconnect: kill")))
 				d := w.dial(w.agent, transport)
-				w.host.Programs["cat"] = w.host.Programs["sleep"]
+				w.host.SetProgram("cat", sleep)
 				r := d.run(w.start(w.lease(), "cat")).answer()
 				require.NotNil(t, r.accepted)
 				sent := make(chan error, 1)
@@ -103,7 +103,7 @@ func TestLimitsOfProcessesReachTheRuntime(t *testing.T) {
 	w := newWorld(t, withPolicy(limited("processes: 90, memory: 2GiB", "processes: 20, memory: 1GiB")))
 	got := make(chan route.Limits, 2)
 	w.host.OnStart(func(_ context.Context, r route.StartRequest) error { got <- r.Limits; return nil })
-	w.host.Programs["exit"] = func(*fakehost.Child) route.Exit { return route.Exit{Signal: "SIGKILL", Limited: true} }
+	w.host.SetProgram("exit", func(*fakehost.Child) route.Exit { return route.Exit{Signal: "SIGKILL", Limited: true} })
 	d, l := w.dial(w.agent, "tcp"), w.lease()
 	exit := d.run(w.start(l, "exit", "--code=0")).finish()
 	require.Equal(t, protocol.CodeResourceLimit, exit.Code)

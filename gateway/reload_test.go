@@ -206,10 +206,10 @@ func TestStubbornWorkEndsWithinASecond(t *testing.T) {
 			took := time.Hour
 			for range 3 { // of a busy machine, the best
 				w := newWorld(t)
-				w.host.Programs["sleep"] = func(c *fakehost.Child) route.Exit {
+				w.host.SetProgram("sleep", func(c *fakehost.Child) route.Exit {
 					<-c.Killed
 					return route.Exit{Signal: "SIGKILL"}
-				}
+				})
 				r := w.dial(w.agent, "tcp").run(w.start(w.lease(), "sleep")).answer()
 				began := time.Now()
 				act(w)

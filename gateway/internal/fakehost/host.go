@@ -12,6 +12,7 @@ import (
 // Host resolves the routes that it was given, and starts programs by the first
 // argument of a call. It fulfils gateway.Runtime. The zero value knows nothing.
 type Host struct {
+	// Programs must not be changed once it is in use; SetProgram is for that.
 	Programs map[string]Program
 
 	// Resolves and Starts count calls; Running counts processes.
@@ -82,7 +83,7 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 	if !current {
 		return nil, route.ErrIdentityMismatch
 	}
-	program := h.Programs[r.Call.Arguments[0]]
+	program := h.program(r.Call.Arguments[0])
 	if program == nil {
 		return nil, route.ErrUnavailable
 	}
@@ -93,6 +94,19 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 	h.Running.Add(1)
 	p.onClose = func() { h.Running.Add(-1) }
 	return p, nil
+}
+
+func (h *Host) program(name string) Program {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Programs[name]
+}
+
+// SetProgram makes p what a first argument starts.
+func (h *Host) SetProgram(name string, p Program) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.Programs[name] = p
 }
 
 // Contract is one of commands, each with a free rest.
