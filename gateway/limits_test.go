@@ -48,7 +48,7 @@ func TestLostLinkBehindInputThatIsNotRead(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, withPolicy(limited("stdout: 1MiB", "on_disconnect: kill")))
 				d := w.dial(w.agent, transport)
-				w.host.SetProgram("cat", sleep)
+				w.host.SetProgram("cat", programs()["sleep"])
 				r := d.run(w.start(w.lease(), "cat")).answer()
 				require.NotNil(t, r.accepted)
 				sent := make(chan error, 1)
