@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
@@ -182,17 +181,7 @@ func (a *app) connectionsHere() (*connection.Root, error) {
 // retireRunning has a running gateway retire what is no longer wanted of a Connector.
 // It fails while something of it still runs; without a gateway nothing does.
 func (a *app) retireRunning(ctx context.Context, key name.ConnectorKey) error {
-	p, err := a.paths()
-	if err != nil {
-		return err
-	}
-	r, err := admin.NewClient(p.socket).Reconcile(ctx)
-	if errors.Is(err, admin.ErrNotRunning) {
-		return nil
-	}
-	for _, problem := range r.Problems {
-		a.note("lend: the running gateway says: %s", problem)
-	}
+	r, err := a.reconciled(ctx)
 	if err != nil {
 		return err
 	}
