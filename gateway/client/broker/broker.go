@@ -262,19 +262,28 @@ func (b *Broker) session(text string) (*session, error) {
 // forget ends s and waits for what runs in it.
 func (b *Broker) forget(s *session) {
 	b.mu.Lock()
+	b.unlist(s)
+	b.mu.Unlock()
+	s.close()
+}
+
+// unlist makes s a session that nobody finds: no lease is added to it any more. The
+// caller holds mu, and closes it afterwards.
+func (b *Broker) unlist(s *session) {
 	delete(b.sessions, handleOf(s.text))
 	if b.scopes[s.scope] == s {
 		delete(b.scopes, s.scope)
 	}
-	b.mu.Unlock()
-	s.close()
 }
 
 // gone takes a lease out of its session that can run nothing more, and ends the session
 // if it was the last.
 func (b *Broker) gone(s *session, h *holding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if s.remove(h) {
-		b.wg.Go(func() { b.forget(s) }) // the caller is one of those that it waits for
+		b.unlist(s)
+		b.wg.Go(s.close) // the caller is one of those that it waits for
 	}
 }
 
@@ -313,6 +322,7 @@ func (b *Broker) sweep() {
 	var over []*session
 	for _, s := range b.sessions {
 		if s.sweep(now) {
+			b.unlist(s)
 			over = append(over, s)
 		}
 	}
@@ -326,7 +336,7 @@ func (b *Broker) sweep() {
 	b.mu.Unlock()
 	for _, s := range over {
 		b.config.Log.Debug().Str("invocation", s.invocation.String()).Msg("session ended")
-		b.forget(s)
+		s.close()
 	}
 	for _, h := range loose {
 		h.leave()

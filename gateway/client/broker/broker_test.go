@@ -188,3 +188,36 @@ func TestBoundsAreTheProtocols(t *testing.T) {
 	require.Equal(t, protocol.MaxArgumentBytes, wire.MaxArgumentBytes)
 	require.Equal(t, lease.MaxFile, wire.MaxLease)
 }
+
+// TestASessionThatIsOverTakesNoLease: sessions end one after the other, each when what
+// runs in it has ended. A lease that comes meanwhile belongs to a new session.
+func TestASessionThatIsOverTakesNoLease(t *testing.T) {
+	past := time.Now().Add(-time.Minute)
+	b := newBroker(t)
+	held := func(invocation string, notAfter time.Time) *holding {
+		c, err := client.New(client.Config{Host: b.host, Leases: client.Static(lease.File{})})
+		require.NoError(t, err)
+		h := &holding{broker: b, client: c}
+		h.file.Lease = lease.Lease{Invocation: must(name.ParseInvocationID(invocation)), NotAfter: notAfter}
+		return h
+	}
+	ids := []string{strings.Repeat("a", 32), strings.Repeat("b", 32)}
+	old := map[string]string{}
+	b.mu.Lock() // no sweep before both are there
+	for _, id := range ids {
+		h := held(id, past)
+		s := newSession(b.ctx, id, scope{h.file.Lease.Issuer, h.file.Lease.Invocation})
+		require.NoError(t, s.add(h))
+		end, err := s.begin()
+		require.NoError(t, err)
+		defer end()
+		b.sessions[handleOf(s.text)], b.scopes[s.scope], old[id] = s, s, s.text
+	}
+	b.mu.Unlock()
+	require.Eventually(t, func() bool { return len(b.live()) == 0 }, 30*time.Second, time.Millisecond)
+	for _, id := range ids {
+		text, err := b.keep(held(id, time.Now().Add(time.Hour)), "")
+		require.NoError(t, err)
+		require.NotEqual(t, old[id], text)
+	}
+}
