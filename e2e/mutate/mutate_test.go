@@ -120,7 +120,7 @@ func TestGuardsOfTheTree(t *testing.T) {
 		known[g.Key] = true
 	}
 	for _, must := range []string{
-		"gateway.stop: e.verified.Revoked(n.verifier.Revoked)", "policy.refuseLease: !i.MayName(r.Peer)", "gateway/admin.admit: who.uid != 0 && who.uid != os.Getuid()",
+		"gateway.stop: e.verified.Revoked(n.verifier.Revoked)", "policy.refuseLease: !i.MayName(r.Peer)", "gateway/admin.admit: who.User != 0 && who.User != os.Getuid()",
 	} {
 		require.True(t, known[must], must)
 	}
@@ -133,7 +133,7 @@ func TestGuardsOfTheTree(t *testing.T) {
 			t.Logf("allowed.txt names %s, which is no guard", key)
 		}
 	}
-	require.Less(t, stale, len(allowed)/4, "allowed.txt is about another tree")
+	require.LessOrEqual(t, stale, len(allowed)/4, "allowed.txt is about another tree")
 	for _, p := range path() {
 		require.True(t, strings.HasPrefix(guardIn(guards, p.dir), p.dir+"."), "no guard in %s", p.dir)
 	}

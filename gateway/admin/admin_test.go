@@ -18,6 +18,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/lendcli/lend/gateway/internal/ownersocket"
 )
 
 func TestMain(m *testing.M) {
@@ -102,13 +104,13 @@ func TestBackendErrorReachesTheOwner(t *testing.T) {
 
 func TestPathsUpToWhatTheSystemTakes(t *testing.T) {
 	dir := t.TempDir()
-	for n := maxPath - 1; n <= maxPath+2; n++ {
+	for n := ownersocket.MaxPath - 1; n <= ownersocket.MaxPath+2; n++ {
 		run := filepath.Join(dir, strings.Repeat("x", n-len(dir)-len("//admin.sock")))
 		require.NoError(t, os.Mkdir(run, 0o700))
 		path := filepath.Join(run, "admin.sock")
 		require.Len(t, path, n)
 		s, err := Listen(t.Context(), path, &fakeBackend{}, zerolog.Nop())
-		if n > maxPath {
+		if n > ownersocket.MaxPath {
 			require.ErrorContains(t, err, "shorter name")
 			_, err = NewClient(path).Reconcile(t.Context())
 			require.ErrorIs(t, err, ErrNotRunning)

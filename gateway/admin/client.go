@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lendcli/lend/gateway/internal/ownersocket"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -104,7 +105,7 @@ func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, 
 }
 
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
-	if len(c.path) > maxPath {
+	if len(c.path) > ownersocket.MaxPath {
 		return nil, ErrNotRunning // none can listen there
 	}
 	transport := &http.Transport{

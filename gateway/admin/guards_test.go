@@ -95,16 +95,20 @@ func TestProcessThatIsGone(t *testing.T) {
 	require.NoError(t, notOurs(parent))
 }
 
-func TestClosedConnectionIsNobody(t *testing.T) {
-	dir := t.TempDir()
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	c, err := net.Dial("unix", filepath.Join(dir, "s"))
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-	_, err = peerOf(c)
-	require.Error(t, err)
+// TestParentIsRead: the name of a process may hold anything, what is not of the form
+// tells no parent.
+func TestParentIsRead(t *testing.T) {
+	for text, want := range map[string]int{
+		"7 (sh) S 5 7 7 0": 5, "7 (a) S 1 (b)) R 12 7": 12, "7 (x) Z 0": 0,
+	} {
+		got, err := readParent([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "7 5 8", "7 (sh)", "7 (sh) S", "7 (sh) S x", "7 (sh) S 99999999999999999999"} {
+		_, err := readParent([]byte(text))
+		require.Error(t, err, text)
+	}
 }
 
 // noCheckpoint can do everything else.

@@ -8,12 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/gateway/internal/ownersocket"
 )
 
 // Bounds of one connection.
@@ -24,10 +24,6 @@ const (
 	// maxRefusalLines bounds the log lines about refused connections in a minute.
 	maxRefusalLines = 10
 )
-
-// maxPath bounds the path of a socket, in bytes: what the system takes, without the
-// NUL that ends it.
-const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 // ErrInUse says that another gateway answers on the socket.
 var ErrInUse = errors.New("another gateway is running here")
@@ -46,18 +42,12 @@ type Server struct {
 // of path must be the user's own and closed to others. A socket that nobody
 // answers on is replaced; otherwise the error is ErrInUse.
 func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*Server, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("admin socket: its path has %d bytes, the system takes %d: keep lend in a directory with a shorter name", len(path), maxPath)
+	raw, err := ownersocket.Listen(ctx, "admin socket", path)
+	if errors.Is(err, ownersocket.ErrInUse) {
+		return nil, ErrInUse
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
-	if err := removeStale(ctx, path); err != nil {
-		return nil, err
-	}
-	raw, err := listenPrivate(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on the admin socket: %w", err)
+		return nil, err
 	}
 	s := &Server{
 		listener: guard(raw, log),
@@ -182,14 +172,14 @@ func (g *guardedListener) Accept() (net.Conn, error) {
 }
 
 func (g *guardedListener) admit(c net.Conn) error {
-	who, err := peerOf(c)
+	who, err := ownersocket.PeerOf(c)
 	if err != nil {
 		return err
 	}
-	if who.uid != 0 && who.uid != os.Getuid() {
-		return fmt.Errorf("user %d is not the owner", who.uid)
+	if who.User != 0 && who.User != os.Getuid() {
+		return fmt.Errorf("user %d is not the owner", who.User)
 	}
-	if err := notOurs(who.pid); err != nil {
+	if err := notOurs(who.Process); err != nil {
 		return err
 	}
 	select {
@@ -208,25 +198,4 @@ type slotConn struct {
 func (c *slotConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
-}
-
-type peer struct{ uid, pid int }
-
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at the admin socket: %w", err)
-	}
-	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("admin socket: %s exists and is not a socket", path)
-	}
-	d := net.Dialer{Timeout: time.Second}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return ErrInUse
-	}
-	return os.Remove(path)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
+	"github.com/lendcli/lend/gateway/internal/ownersocket"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -141,10 +142,14 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 
 // connect dials a socket that is ours, with a broker of the same user behind it.
 func connect(ctx context.Context, socket string) (net.Conn, error) {
-	if len(socket) > maxPath {
+	if len(socket) > ownersocket.MaxPath {
 		return nil, ErrNotRunning // none can listen there
 	}
-	if err := checkSocket(socket); err != nil {
+	err := ownersocket.Check(socketName, socket)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNotRunning
+	}
+	if err != nil {
 		return nil, err
 	}
 	var d net.Dialer
@@ -155,9 +160,9 @@ func connect(ctx context.Context, socket string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the broker: %w", err)
 	}
-	user, err := userOf(c)
-	if err == nil && user != os.Getuid() {
-		err = fmt.Errorf("connect to the broker: it runs as user %d", user)
+	who, err := ownersocket.PeerOf(c)
+	if err == nil && who.User != os.Getuid() {
+		err = fmt.Errorf("connect to the broker: it runs as user %d", who.User)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())

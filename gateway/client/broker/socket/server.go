@@ -8,15 +8,14 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
+	"github.com/lendcli/lend/gateway/internal/ownersocket"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -30,9 +29,8 @@ const (
 	maxRefusalLines = 10
 )
 
-// maxPath bounds the path of a socket, in bytes: what the system takes, without the
-// NUL that ends it.
-const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+// socketName is what errors call it.
+const socketName = "broker's socket"
 
 // ErrInUse says that another broker answers on the socket.
 var ErrInUse = errors.New("another broker is running here")
@@ -55,21 +53,15 @@ type Server struct {
 // own with mode 0700, and serves b on it until Close. Only the same user and root may
 // connect. A socket that nobody answers on is replaced; else the error is ErrInUse.
 func Listen(ctx context.Context, path string, b *broker.Broker, log zerolog.Logger) (*Server, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("broker's socket: its path has %d bytes, the system takes %d: keep lend in a directory with a shorter name", len(path), maxPath)
+	listener, err := ownersocket.Listen(ctx, socketName, path)
+	if errors.Is(err, ownersocket.ErrInUse) {
+		return nil, ErrInUse
 	}
-	if err := checkDirectory(filepath.Dir(path)); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if err := removeStale(ctx, path); err != nil {
-		return nil, err
-	}
-	s := &Server{broker: b, path: path, slots: make(chan struct{}, maxConnections)}
+	s := &Server{broker: b, path: path, listener: listener, slots: make(chan struct{}, maxConnections)}
 	s.log = log.Sample(&zerolog.BurstSampler{Burst: maxRefusalLines, Period: time.Minute})
-	var err error
-	if s.listener, err = listenPrivate(ctx, path); err != nil {
-		return nil, fmt.Errorf("listen on the broker's socket: %w", err)
-	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.wg.Go(s.accept)
 	return s, nil
@@ -130,12 +122,12 @@ func (s *Server) serve(c net.Conn) error {
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(s.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	user, err := userOf(c)
+	who, err := ownersocket.PeerOf(c)
 	if err != nil {
 		return err
 	}
-	if user != 0 && user != os.Getuid() {
-		return fmt.Errorf("user %d is not the broker's", user)
+	if who.User != 0 && who.User != os.Getuid() {
+		return fmt.Errorf("user %d is not the broker's", who.User)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(requestTimeout)) // sockets have deadlines
 	if s.ctx.Err() != nil {

@@ -3,7 +3,6 @@
 package socket
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -13,14 +12,6 @@ import (
 )
 
 var errUnsupported = errors.New("this system has no sockets that the broker could use")
-
-func checkDirectory(string) error { return errUnsupported }
-
-func checkSocket(string) error { return ErrNotRunning }
-
-func listenPrivate(context.Context, string) (net.Listener, error) { return nil, errUnsupported }
-
-func removeStale(context.Context, string) error { return errUnsupported }
 
 type descriptors struct{}
 

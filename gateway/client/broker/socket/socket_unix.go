@@ -3,15 +3,10 @@
 package socket
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"path/filepath"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,94 +14,6 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker/stdio"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 )
-
-// checkDirectory refuses a directory that others can reach or that is not ours.
-func checkDirectory(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("directory of the broker's socket: %w", err)
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("directory of the broker's socket: %s must be yours with mode 0700", dir)
-	}
-	return nil
-}
-
-// checkSocket refuses what is not a socket of ours, closed to others, in a directory of
-// ours: ErrNotRunning if nothing is there.
-func checkSocket(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return ErrNotRunning
-	}
-	if err != nil {
-		return fmt.Errorf("look at the broker's socket: %w", err)
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || info.Mode().Type() != os.ModeSocket || int(st.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("broker's socket: %s is not a socket of yours with mode 0600", path)
-	}
-	return checkDirectory(filepath.Dir(path))
-}
-
-// listenPrivate makes the socket under a name of its own, closes it to others and moves
-// it into place, so that it is never open to them.
-func listenPrivate(ctx context.Context, path string) (net.Listener, error) {
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".b%d", os.Getpid()))
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", temp)
-	if err != nil {
-		return nil, err
-	}
-	u, ok := l.(*net.UnixListener)
-	if !ok {
-		return nil, errors.Join(errors.New("not a unix socket"), l.Close())
-	}
-	u.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(temp, 0o600), os.Rename(temp, path)); err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(temp))
-	}
-	return &unlinkingListener{UnixListener: u, path: path}, nil
-}
-
-type unlinkingListener struct {
-	*net.UnixListener
-	path string
-}
-
-func (l *unlinkingListener) Close() error {
-	err := l.UnixListener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	if rerr := os.Remove(l.path); !errors.Is(rerr, os.ErrNotExist) {
-		err = errors.Join(err, rerr)
-	}
-	return err
-}
-
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at the broker's socket: %w", err)
-	}
-	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("broker's socket: %s exists and is not a socket", path)
-	}
-	d := net.Dialer{Timeout: time.Second}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return ErrInUse
-	}
-	return os.Remove(path)
-}
 
 // descriptors are the three that came with a call; nil: none came.
 type descriptors struct{ set *stdio.Set }

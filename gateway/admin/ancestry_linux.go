@@ -4,34 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
-
-func peerOf(c net.Conn) (peer, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return peer{}, errors.New("not a unix connection")
-	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return peer{}, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return peer{}, err
-	}
-	if credErr != nil {
-		return peer{}, fmt.Errorf("peer credentials: %w", credErr)
-	}
-	return peer{uid: int(cred.Uid), pid: int(cred.Pid)}, nil
-}
 
 const maxAncestors = 4096
 
@@ -63,6 +38,11 @@ func parentOf(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	return readParent(b)
+}
+
+// readParent finds the parent in what the system says of a process.
+func readParent(b []byte) (int, error) {
 	// pid (name) state ppid …; the name may hold anything, so the last ')' counts.
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {

@@ -1,0 +1,39 @@
+package ownersocket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerOf tells who connected to c, or listens at its other end. Errors: c is no unix
+// connection, or is closed.
+func PeerOf(c net.Conn) (Peer, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return Peer{}, errors.New("not a unix connection")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return Peer{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	var p Peer
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+		if err != nil {
+			credErr = err
+			return
+		}
+		p.User = int(cred.Uid)
+		p.Process, credErr = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+	}); err != nil {
+		return Peer{}, fmt.Errorf("peer credentials: %w", err)
+	}
+	if credErr != nil {
+		return Peer{}, fmt.Errorf("peer credentials: %w", credErr)
+	}
+	return p, nil
+}
