@@ -31,8 +31,8 @@ type Newcomer struct {
 	ID   name.PeerID
 }
 
-// Add puts a Part into a file. Commands that the file declares in the same way already
-// stay as they are. Other errors than *RefusedError are those of policy.Parse.
+// Add puts a Part into a file. Commands and tests that the file has in the same way
+// already stay as they are. Other errors than *RefusedError are those of policy.Parse.
 func Add(filename string, data []byte, p Part, source policy.Contracts) (Result, error) {
 	w, err := begin(filename, data, source)
 	if err != nil {
@@ -43,8 +43,8 @@ func Add(filename string, data []byte, p Part, source policy.Contracts) (Result,
 			return Result{}, refuse("lend connector new, then lend connector add", "%s (version %s) is to be installed first: %s", p.Connector, p.Version, err)
 		}
 	}
-	if at := slices.IndexFunc(w.before.Content().Rules, func(r *file.Rule) bool { return r.Name == p.Rule }); at >= 0 {
-		return Result{}, refuse("change it by hand, or remove it first", "the file has the rule %s already (%s)", name.Quote(p.Rule), w.before.Content().Rules[at].Position)
+	if p.Rules, err = w.retitled(p); err != nil {
+		return Result{}, err
 	}
 	ids := map[name.PeerID]bool{}
 	fresh := false
@@ -58,6 +58,9 @@ func Add(filename string, data []byte, p Part, source policy.Contracts) (Result,
 		fresh = fresh || !known
 	}
 	if err := w.declare(p); err != nil {
+		return Result{}, err
+	}
+	if p.Tests, err = w.newTests(p.Tests); err != nil {
 		return Result{}, err
 	}
 	for _, add := range []struct{ key, text string }{{"allow", p.Rules}, {"tests", p.Tests}} {

@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/policy/layout"
 	"github.com/lendcli/lend/policy/preset"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
@@ -137,6 +139,71 @@ func TestAddTwice(t *testing.T) {
 	require.NoError(t, err)
 	served(t, r)
 	require.Equal(t, 1, strings.Count(string(r.Text), "+get-my-tasks, --as, user]\n"))
+}
+
+// A part that was added, denied and is added again: of its tests the file has those
+// that want it denied, some without their code.
+func TestAddAgain(t *testing.T) {
+	gh := part(t, "gh", site, newPeer("laptop", addLaptop))
+	once, err := Add("policy.yaml", []byte(addHead), gh, bare{})
+	require.NoError(t, err)
+	for title, change := range map[string]func(string) string{
+		"as it is":     func(s string) string { return s },
+		"written anew": func(s string) string { return string(must(layout.Format("policy.yaml", []byte(s)))) },
+	} {
+		t.Run(title, func(t *testing.T) {
+			denied, err := Deny("policy.yaml", once.Text, Removal{Peer: must(name.ParseLabel("laptop")), Connector: gh.Connector}, bare{})
+			require.NoError(t, err)
+			r, err := Add("policy.yaml", []byte(change(string(denied.Text))), gh, bare{})
+			require.NoError(t, err)
+			served(t, r)
+			require.Contains(t, fmt.Sprint(r.Notes), "get their code back")
+			tests := func(p *policy.Policy) (all []string) {
+				for _, c := range p.Content().Tests {
+					all = append(all, fmt.Sprint(c.Name, c.Arguments, c.Allow, c.Code))
+				}
+				return all
+			}
+			require.ElementsMatch(t, tests(once.Policy), tests(r.Policy), "none twice, and none weaker")
+
+			// A test of that name that wants something else stays, beside the part's own.
+			mine := strings.Replace(string(denied.Text), "run: [github, api, user]", "run: [github, api, repos]", 1)
+			require.NotEqual(t, string(denied.Text), mine)
+			r, err = Add("policy.yaml", []byte(change(mine)), gh, bare{})
+			require.NoError(t, err)
+			served(t, r)
+			require.Contains(t, string(r.Text), "laptop gh: no raw API 2")
+			require.Contains(t, string(r.Text), "[github, api, repos]")
+			require.Len(t, r.Policy.Content().Tests, len(once.Policy.Content().Tests)+1)
+		})
+	}
+}
+
+// The same part about another Connector is another rule, with tests of its own.
+func TestAddForAnotherConnector(t *testing.T) {
+	gh := part(t, "gh", site, newPeer("laptop", addLaptop))
+	r, err := Add("policy.yaml", []byte(addHead), gh, bare{})
+	require.NoError(t, err)
+	p, err := preset.Find("gh")
+	require.NoError(t, err)
+	for _, key := range []string{"gh8", "gh9"} {
+		f, err := p.Render(preset.Values{To: []preset.Peer{newPeer("laptop", "")}, Set: site, Connector: must(name.ParseConnectorKey(key))})
+		require.NoError(t, err)
+		again := gh
+		again.Connector, again.Declarations, again.Rules, again.Tests = f.Connector, f.Commands, f.Allow, f.Tests
+		r, err = Add("policy.yaml", r.Text, again, bare{})
+		require.NoError(t, err)
+		served(t, r)
+		_, err = Add("policy.yaml", r.Text, again, bare{})
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, "already (policy.yaml:")
+	}
+	var rules []string
+	for _, rule := range r.Policy.Content().Rules {
+		rules = append(rules, rule.Name+": "+rule.Connector.String())
+	}
+	require.Equal(t, []string{"laptop: gh, read-only: github", "laptop: gh, read-only 2: gh8", "laptop: gh, read-only 3: gh9"}, rules)
 }
 
 func TestAddRefuses(t *testing.T) {
