@@ -10,9 +10,9 @@ import (
 
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/early"
-	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"

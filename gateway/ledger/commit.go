@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/gateway/ledger/segment"
 	"github.com/lendcli/lend/gateway/ledger/snapshot"
+	"github.com/lendcli/lend/internal/failpoint"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lendcli/lend/gateway/internal/failpoint"
 	"github.com/lendcli/lend/gateway/operation/internal/turn"
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/protocol"
 )
 

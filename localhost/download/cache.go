@@ -12,8 +12,8 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
-	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/localhost/install/depot"
-	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/protocol/name"
 )
 

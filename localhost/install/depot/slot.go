@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
-	"github.com/lendcli/lend/localhost/internal/failpoint"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
 )
