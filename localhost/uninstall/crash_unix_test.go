@@ -10,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -32,6 +34,9 @@ func removeAndDie(dir, step string, purge bool) int {
 	}
 	c.Retire = func(context.Context, name.ConnectorKey) error { return nil }
 	c.Withdraw = c.Retire
+	if step == "told" {
+		fmt.Println("now")
+	}
 	if err := Remove(context.Background(), c, Request{Connector: r.tool, Purge: purge}); err != nil {
 		fmt.Println(err)
 		return 4
@@ -92,6 +97,68 @@ func TestUninstallKilledAtEveryStep(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Killed at moments that no step names, in the midst of what a step does, all the same
+// holds. Each moment is a little later than the one before, until it is through.
+func TestUninstallKilledAtAnyMoment(t *testing.T) {
+	if os.Getenv("LEND_TEST_FULL") != "1" {
+		t.Skip("needs LEND_TEST_FULL=1: it kills a process some 100 times")
+	}
+	for _, how := range []string{"keep", "purge"} {
+		whole, half, through := 0, 0, 0
+		for wait := time.Duration(0); through < 3; wait += 200 * time.Microsecond {
+			r := newRigOf(t, t.TempDir(), "/bin/true")
+			killed := dieWithin(t, r.dir, wait, how)
+			i := r.intent(t, r.tool)
+			switch {
+			case !killed:
+				require.Nil(t, i.Removing)
+				through++
+			case i.Removing != nil:
+				require.True(t, i.Removes(parsed(t, name.ParseVersion, "1.0.0")))
+				half++
+			case len(r.store.Versions(r.tool)) > 0:
+				require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+				whole++
+			}
+			_, err := Resume(t.Context(), r.config())
+			require.NoError(t, err)
+			if err := Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: how == "purge"}); err != nil {
+				require.ErrorIs(t, err, install.ErrNotInstalled)
+			}
+			require.Empty(t, r.store.Versions(r.tool))
+			require.Nil(t, r.intent(t, r.tool).Removing)
+			require.Equal(t, how == "keep", r.accounts(t, r.tool) == "default work")
+			require.True(t, r.whole(t, r.other, "1.0.0"))
+		}
+		t.Logf("%s: %d before it was written down, %d in between, %d through", how, whole, half, through)
+		require.Positive(t, half)
+	}
+}
+
+// dieWithin kills the process that removes some time after it began to, unless it has
+// ended by then.
+func dieWithin(t *testing.T, dir string, wait time.Duration, how string) (killed bool) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = r.Close() }()
+	p, err := os.StartProcess(self, []string{self, "remove-and-die", dir, "told", how}, &os.ProcAttr{Env: []string{}, Files: []*os.File{nil, w, os.Stderr}})
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	_, err = r.Read(make([]byte, 1)) // it is open, and begins now
+	require.NoError(t, err)
+	<-time.After(wait)
+	_ = p.Kill()
+	state, err := p.Wait()
+	require.NoError(t, err)
+	status, ok := state.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	require.True(t, status.Signaled() || status.ExitStatus() == 0, "%v", state)
+	return status.Signaled()
 }
 
 func die(t *testing.T, dir, step, how string) {

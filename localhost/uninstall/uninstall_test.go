@@ -40,6 +40,8 @@ type rig struct {
 	root  *connection.Root
 	tool  name.ConnectorKey
 	other name.ConnectorKey
+
+	program string // what is installed; it only has to be an executable of this system
 }
 
 func openRig(dir string) (*rig, error) {
@@ -60,9 +62,16 @@ func openRig(dir string) (*rig, error) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return newRigOf(t, t.TempDir(), self)
+}
+
+func newRigOf(t *testing.T, dir, program string) *rig {
+	t.Helper()
 	r, err := openRig(dir)
 	require.NoError(t, err)
+	r.program = program
 	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
 	require.NoError(t, r.root.Sealed().Create(sealed.Source{Kind: sealed.KeyFile}))
 	r.add(t, "tool", "1.0.0")
@@ -87,9 +96,7 @@ func (r *rig) add(t *testing.T, key, version string) {
   "schemaVersion": "1", "key": "`+key+`", "version": "`+version+`", "displayName": "Tool",
   "cli": {"command": "tool", "kind": "native", "entrypoint": "tool"}
 }`), 0o600))
-	self, err := os.Executable() // it only has to be an executable of this system
-	require.NoError(t, err)
-	b, err := os.ReadFile(self)
+	b, err := os.ReadFile(r.program)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(source, "tool"), b, 0o700))
 	_, err = r.store.Add(t.Context(), install.Source{Path: source}, nil)
