@@ -55,6 +55,10 @@ func CheckDirectory(dir string) error {
 	if err != nil {
 		return err
 	}
+	return checkDirectory(dir, info)
+}
+
+func checkDirectory(dir string, info os.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || (int(st.Uid) != os.Geteuid() && st.Uid != 0) {
 		return &UnsafeError{Path: dir, Why: "the directory belongs to another user"}

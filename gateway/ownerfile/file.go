@@ -42,6 +42,11 @@ func Read(path string, a Access, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
+	return readOpen(path, f, a, limit)
+}
+
+// readOpen is Read of a file that is open.
+func readOpen(path string, f *os.File, a Access, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
@@ -52,8 +57,8 @@ func Read(path string, a Access, limit int64) ([]byte, error) {
 	if err := checkAccess(path, f, info, a); err != nil {
 		return nil, err
 	}
-	if info.Size() > limit {
-		return nil, &UnsafeError{Path: path, Why: fmt.Sprintf("is larger than %d bytes", limit)}
+	if size := info.Size(); size > limit { // before anything is read
+		return nil, &UnsafeError{Path: path, Why: fmt.Sprintf("is larger than %d bytes: it has %d", limit, size)}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {

@@ -3,6 +3,10 @@
 package ownerfile
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -76,9 +80,61 @@ func TestKeyThatIsNotThere(t *testing.T) {
 }
 
 func TestKeyThatIsNoKey(t *testing.T) {
-	path := filepath.Join(private(t), "key.pem")
-	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("no PKCS 8")}), 0o600))
-	key, err := LoadKey(path)
-	require.Error(t, err)
-	require.Nil(t, key)
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	other, err := x509.MarshalPKCS8PrivateKey(ec)
+	require.NoError(t, err)
+	for want, der := range map[string][]byte{"its key cannot be read": []byte("no PKCS 8"), "its key is of another type": other} {
+		path := filepath.Join(private(t), "key.pem")
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), 0o600))
+		key, err := LoadKey(path)
+		require.ErrorIs(t, err, ErrKeyFormat)
+		require.ErrorContains(t, err, want)
+		require.Nil(t, key)
+	}
+}
+
+// ownerless is what a system says of a file that tells no owner.
+type ownerless struct{ os.FileInfo }
+
+func (ownerless) Sys() any { return nil }
+
+func TestNoOwnerIsNotTheOwner(t *testing.T) {
+	path := filepath.Join(private(t), "a")
+	file(t, path, 0o600)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, checkAccess(path, nil, info, Private))
+	require.ErrorContains(t, checkAccess(path, nil, ownerless{info}, Private), "has no owner that can be read")
+
+	require.NoError(t, os.Symlink(path, path+".link"))
+	info, err = os.Lstat(path + ".link")
+	require.NoError(t, err)
+	require.NoError(t, checkLink(path, info))
+	require.ErrorContains(t, checkLink(path, ownerless{info}), "the symbolic link belongs to another user")
+
+	info, err = os.Stat(filepath.Dir(path))
+	require.NoError(t, err)
+	require.NoError(t, checkDirectory(path, info))
+	require.ErrorContains(t, checkDirectory(path, ownerless{info}), "the directory belongs to another user")
+}
+
+// TestSizeIsLookedAtBeforeTheBytes: what is too large is not read.
+func TestSizeIsLookedAtBeforeTheBytes(t *testing.T) {
+	path := filepath.Join(private(t), "a")
+	file(t, path, 0o600)
+	require.NoError(t, os.Truncate(path, 11))
+	_, err := Read(path, Private, 10)
+	require.ErrorIs(t, err, ErrUnsafe)
+	require.ErrorContains(t, err, "is larger than 10 bytes: it has 11")
+}
+
+func TestFileThatIsClosedIsNotRead(t *testing.T) {
+	path := filepath.Join(private(t), "a")
+	file(t, path, 0o600)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	_, err = readOpen(path, f, Private, 10)
+	require.ErrorIs(t, err, os.ErrClosed)
 }

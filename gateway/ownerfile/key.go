@@ -31,9 +31,12 @@ func LoadKey(path string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("%s: %w", path, ErrKeyFormat)
 	}
 	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil { // which may tell bytes of the key
+		return nil, fmt.Errorf("%s: %w: its key cannot be read", path, ErrKeyFormat)
+	}
 	key, ok := k.(ed25519.PrivateKey)
-	if err != nil || !ok {
-		return nil, fmt.Errorf("%s: %w", path, ErrKeyFormat)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w: its key is of another type", path, ErrKeyFormat)
 	}
 	return key, nil
 }
