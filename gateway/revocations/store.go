@@ -50,20 +50,24 @@ type Store struct {
 
 // Create makes the file of a gateway that has revoked nothing yet. An existing one
 // is os.ErrExist and stays as it is.
-func Create(file string) error {
-	b, err := empty()
+func Create(file string) error { return create(file) }
+
+func create(file string, entries ...revocation.Entry) error {
+	_, b, err := made(entries...)
 	if err != nil {
 		return err
 	}
 	return ownerfile.Create(file, b)
 }
 
-func empty() ([]byte, error) {
-	s, err := revocation.New()
+// made is a set of entries, and how the file has it.
+func made(entries ...revocation.Entry) (*revocation.Set, []byte, error) {
+	set, err := revocation.New(entries...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.Marshal()
+	b, err := set.Marshal()
+	return set, b, err
 }
 
 // Open reads the file, and looks for the mark of a lockdown. What cannot be read is
@@ -172,11 +176,13 @@ func (s *Store) verify() {
 	}
 }
 
-// sameState tells whether nothing has touched a file: its size and the time of its
-// content can be put back, the time of its last change cannot.
-func sameState(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() &&
-		changeTime(a) == changeTime(b)
+// sameState tells whether nothing has touched a file, and no other is in its place.
+func sameState(a, b os.FileInfo) bool { return os.SameFile(a, b) && sameFacts(a, b) }
+
+// sameFacts compares what a system tells of a file: its size and the time of its
+// content can be put back, the time of its last change, where it is told, cannot.
+func sameFacts(a, b os.FileInfo) bool {
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() && changeTime(a) == changeTime(b)
 }
 
 var (
@@ -244,20 +250,16 @@ func (s *Store) add(now time.Time, entries ...revocation.Entry) (added int, err 
 	if len(kept) > revocation.MaxEntries {
 		return 0, ErrFull
 	}
-	next, err := revocation.New(kept...)
+	next, b, err := made(kept...)
 	if err != nil {
 		return 0, err
 	}
-	return added, s.write(next)
+	return added, s.write(next, b)
 }
 
-// write replaces the set, then the file. Where that fails, the set counts all the
-// same: it only denies more.
-func (s *Store) write(next *revocation.Set) error {
-	b, err := next.Marshal()
-	if err != nil {
-		return err
-	}
+// write replaces the set, then the file with its bytes. Where that fails, the set
+// counts all the same: it only denies more.
+func (s *Store) write(next *revocation.Set, b []byte) (err error) {
 	s.set.Store(next)
 	s.known = next
 	if err := s.replace(s.file, b); err != nil {
@@ -313,7 +315,7 @@ func (s *Store) Renew(now time.Time) (begun bool, err error) {
 	}
 	all := revocation.Entry{IssuedBefore: now.Add(lease.DefaultSkew)}.Kept(now)
 	before := s.known
-	set, err := revocation.New(append(slices.DeleteFunc(before.Entries(), all.Covers), all)...)
+	set, b, err := made(append(slices.DeleteFunc(before.Entries(), all.Covers), all)...)
 	if err != nil {
 		return false, err
 	}
@@ -322,7 +324,7 @@ func (s *Store) Renew(now time.Time) (begun bool, err error) {
 		return false, fmt.Errorf("keep the old revocations: %w", err)
 	}
 	s.failed.Store(nil)
-	if err := s.write(set); err != nil {
+	if err := s.write(set, b); err != nil {
 		s.fail(err)
 		s.known = before
 		return false, err

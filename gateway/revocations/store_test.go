@@ -107,7 +107,7 @@ func TestWhatIsNotReadableDeniesAll(t *testing.T) {
 		"missing":   os.Remove,
 		"empty":     func(f string) error { return os.WriteFile(f, nil, 0o600) },
 		"torn":      func(f string) error { return os.Truncate(f, must(os.Stat(f)).Size()-3) },
-		"older":     func(f string) error { return os.WriteFile(f, must(empty()), 0o600) },
+		"older":     func(f string) error { return os.WriteFile(f, must(must(revocation.New()).Marshal()), 0o600) },
 		"directory": func(f string) error { return joined(os.Remove(f), os.Mkdir(f, 0o700)) },
 		"symlink":   func(f string) error { return joined(os.Rename(f, f+"2"), os.Symlink(f+"2", f)) },
 		"writable":  func(f string) error { return os.Chmod(f, 0o666) },
