@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -9,10 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-
+	"github.com/lendcli/lend/lease/envelope"
 	lendv1 "github.com/lendcli/lend/proto/lend/v1"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -42,15 +38,7 @@ func (l *Lease) encode() ([]byte, error) {
 		}
 		m.Grants = append(m.Grants, pg)
 	}
-	return marshal(m)
-}
-
-func marshal(m proto.Message) ([]byte, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode lease: %w", err)
-	}
-	return b, nil
+	return envelope.Encode(m)
 }
 
 func compareParameters(a, b name.Parameter) int { return cmp.Compare(a.String(), b.String()) }
@@ -59,14 +47,8 @@ func compareParameters(a, b name.Parameter) int { return cmp.Compare(a.String(),
 // an *Error with ReasonEncoding or ReasonField. spec: LEASE-6, LEASE-7.
 func decode(payload []byte) (Lease, error) {
 	m := new(lendv1.Lease)
-	if err := proto.Unmarshal(payload, m); err != nil {
-		return Lease{}, refuse(ReasonEncoding, "not a protobuf message of this kind")
-	}
-	if hasUnknown(m.ProtoReflect()) {
-		return Lease{}, refuse(ReasonEncoding, "unknown fields")
-	}
-	if again, err := marshal(m); err != nil || !bytes.Equal(again, payload) {
-		return Lease{}, refuse(ReasonEncoding, "payload is not canonical")
+	if bad := envelope.Decode(payload, m); bad != nil {
+		return Lease{}, refusalOf(bad)
 	}
 	l, err := fromMessage(m)
 	if err != nil {
@@ -76,23 +58,6 @@ func decode(payload []byte) (Lease, error) {
 		return Lease{}, err
 	}
 	return l, nil
-}
-
-// hasUnknown looks into nested messages as well.
-func hasUnknown(m protoreflect.Message) bool {
-	if len(m.GetUnknown()) > 0 {
-		return true
-	}
-	unknown := false
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if fd.Kind() == protoreflect.MessageKind && fd.IsList() {
-			for i := range v.List().Len() {
-				unknown = unknown || hasUnknown(v.List().Get(i).Message())
-			}
-		}
-		return !unknown
-	})
-	return unknown
 }
 
 type fieldReader struct{ err error }
@@ -174,21 +139,4 @@ func authorityFrom(a lendv1.LeaseAuthority) Authority {
 		return math.MaxUint8
 	}
 	return Authority(a)
-}
-
-// envelopeStart is how every canonical envelope with an Ed25519 key begins: the
-// key message of 36 bytes, type 1, 32 bytes of key.
-const envelopeStart = "\x0a\x24\x08\x01\x12\x20"
-
-// checkEnvelope refuses what is not an envelope with an Ed25519 key before any
-// cryptography: keys of other types are costly to verify. spec: LEASE-3.
-func checkEnvelope(b []byte) error {
-	if len(b) >= len(envelopeStart) && string(b[:len(envelopeStart)]) == envelopeStart {
-		return nil
-	}
-	num, typ, n := protowire.ConsumeTag(b)
-	if n < 0 || num != 1 || typ != protowire.BytesType {
-		return refuse(ReasonEncoding, "not a signed envelope")
-	}
-	return refuse(ReasonKeyType, "")
 }

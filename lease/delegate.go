@@ -10,6 +10,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/crypto"
 
+	"github.com/lendcli/lend/lease/envelope"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -61,7 +62,7 @@ func mayPassOn(given *Lease, links int, key crypto.PrivKey) error {
 	if key == nil || key.Type() != crypto.Ed25519 {
 		return refuse(ReasonKeyType, "")
 	}
-	if id, err := peerOf(key.GetPublic()); err != nil || id != given.Holder {
+	if !envelope.Owns(given.Holder, key.GetPublic()) {
 		return refuse(ReasonHolder, quotedPeer(given.Holder))
 	}
 	if links >= MaxChain || given.DepthLeft == 0 {

@@ -1,10 +1,16 @@
 package lease
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/lendcli/lend/lease/envelope"
+	lendv1 "github.com/lendcli/lend/proto/lend/v1"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -64,4 +70,120 @@ func TestSizesAreBounded(t *testing.T) {
 	_, err = openEnvelope(make([]byte, MaxEnvelope+1))
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, ReasonSize, refused.Reason)
+}
+
+// TestSizesComeFirst: no signature of a chain is verified if one of its envelopes is
+// refused for its size.
+func TestSizesComeFirst(t *testing.T) {
+	t.Parallel()
+	forged := sealed(t, testLease(t))
+	forged[len(forged)-1] ^= 1
+	_, err := openChain([][]byte{forged, forged})
+	requireReason(t, ReasonSignature, err)
+	for _, second := range [][]byte{{}, make([]byte, MaxEnvelope+1)} {
+		_, err = openChain([][]byte{forged, second})
+		var refused *Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, ReasonSize, refused.Reason)
+		require.Equal(t, 1, refused.Link)
+		require.Equal(t, fmt.Sprintf("%d bytes", len(second)), refused.Detail)
+	}
+}
+
+// TestWhatIsWrongIsSaid: a payload that is no message, and a name that is none, are
+// not reported as what a later look would find missing.
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	t.Parallel()
+	l := testLease(t)
+	payload, err := l.encode()
+	require.NoError(t, err)
+	_, err = decode(payload[:len(payload)-1])
+	require.Equal(t, refuse(ReasonEncoding, "not a protobuf message of this kind"), err)
+
+	m := new(lendv1.Lease)
+	require.NoError(t, proto.Unmarshal(payload, m))
+	m.Holder += " "
+	_, err = decode(must(envelope.Encode(m)))
+	var refused *Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ReasonField, refused.Reason)
+	require.Equal(t, "holder", refused.Field)
+	_, invalid := name.ParsePeerID(m.GetHolder())
+	require.Equal(t, invalid.Error(), refused.Detail)
+}
+
+// TestEveryBoundOfALease: each by itself, with what is wrong in its own words.
+func TestEveryBoundOfALease(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*Lease){
+		"lease_id":       func(l *Lease) { l.ID = ID{} },
+		"issuer":         func(l *Lease) { l.Issuer = name.PeerID{} },
+		"holder":         func(l *Lease) { l.Holder = name.PeerID{} },
+		"gateway":        func(l *Lease) { l.Gateway = name.PeerID{} },
+		"invocation":     func(l *Lease) { l.Invocation = name.InvocationID{} },
+		"max_operations": func(l *Lease) { l.MaxOperations = MaxOperations + 1 },
+		"max_concurrent": func(l *Lease) { l.MaxConcurrent = MaxConcurrent + 1 },
+		"depth_left":     func(l *Lease) { l.DepthLeft = MaxChain },
+		"purpose":        func(l *Lease) { l.Purpose = "\n" },
+		"issued_at_ms":   func(l *Lease) { l.IssuedAt = l.IssuedAt.Add(time.Microsecond) },
+		"not_before_ms":  func(l *Lease) { l.NotBefore = l.NotBefore.Add(time.Microsecond) },
+		"not_after_ms":   func(l *Lease) { l.NotAfter = l.NotAfter.Add(time.Microsecond) },
+		"critical":       func(l *Lease) { l.Critical = []string{"b", "a"} },
+		"grants":         func(l *Lease) { l.Grants = grantsOf(MaxGrants + 1) },
+	} {
+		l := testLease(t)
+		require.NoError(t, l.check())
+		change(&l)
+		var refused *Error
+		require.ErrorAs(t, l.check(), &refused, field)
+		require.Equal(t, ReasonField, refused.Reason, field)
+		require.Equal(t, field, refused.Field)
+	}
+	l := testLease(t)
+	l.Grants = grantsOf(MaxGrants)
+	require.NoError(t, l.check())
+}
+
+func grantsOf(n int) []Grant {
+	var out []Grant
+	for i := range n {
+		out = append(out, Grant{Connector: connector(fmt.Sprintf("c%03d", i)), Version: version("1"), Commands: commands("get")})
+	}
+	return out
+}
+
+// TestMessagesAreBoundedBeforeTheyAreRead: what is too long is not converted, and said
+// to be too long.
+func TestMessagesAreBoundedBeforeTheyAreRead(t *testing.T) {
+	t.Parallel()
+	l := testLease(t)
+	payload, err := l.encode()
+	require.NoError(t, err)
+	for field, change := range map[string]func(*lendv1.Lease){
+		"grants": func(m *lendv1.Lease) {
+			for len(m.GetGrants()) <= MaxGrants {
+				m.Grants = append(m.Grants, &lendv1.LeaseGrant{Connector: "not a name"})
+			}
+		},
+		"parent": func(m *lendv1.Lease) { m.Parent = bytes.Repeat([]byte{1}, 33) },
+	} {
+		m := new(lendv1.Lease)
+		require.NoError(t, proto.Unmarshal(payload, m))
+		change(m)
+		_, err := fromMessage(m)
+		var refused *Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, field, refused.Field)
+	}
+}
+
+// TestGrantOfARootIsItsOwn: nothing above it takes anything away.
+func TestGrantOfARootIsItsOwn(t *testing.T) {
+	t.Parallel()
+	l := testLease(t)
+	want := l.Grants[1]
+	require.True(t, want.Finish)
+	got, err := (&Verified{Lease: l, Root: l.Issuer, Links: []Lease{l}}).Grant(want.Connector, want.Version, want.Commands[0])
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }

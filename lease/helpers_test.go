@@ -20,9 +20,7 @@ func testIdentity(tb testing.TB, letter byte) (crypto.PrivKey, name.PeerID) {
 	tb.Helper()
 	key, _, err := crypto.GenerateEd25519Key(bytes.NewReader(bytes.Repeat([]byte{letter}, 64)))
 	require.NoError(tb, err)
-	id, err := peerOf(key.GetPublic())
-	require.NoError(tb, err)
-	return key, id
+	return key, must(name.PeerIDFromKey(must(key.GetPublic().Raw())))
 }
 
 func testPeer(tb testing.TB, letter byte) name.PeerID {
@@ -92,7 +90,7 @@ func sealUnchecked(tb testing.TB, l Lease) []byte {
 	b, err := l.encode()
 	require.NoError(tb, err)
 	key, _ := testIdentity(tb, 'i')
-	return sealRaw(tb, rawRecord{domain, payloadType, string(b)}, key)
+	return sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, string(b)}, key)
 }
 
 func sealed(tb testing.TB, l Lease) []byte {

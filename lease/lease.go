@@ -5,15 +5,16 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/lendcli/lend/lease/envelope"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 // Bounds of a lease. Sizes are in bytes. spec: LEASE-1, LEASE-8 to LEASE-14,
 // LEASE-29, LEASE-30.
 const (
-	MaxEnvelope   = 8 << 10      // one sealed lease
-	MaxChain      = 3            // envelopes of a chain
-	MaxDepth      = MaxChain - 1 // links below a root
+	MaxEnvelope   = envelope.MaxSize // one sealed lease
+	MaxChain      = 3                // envelopes of a chain
+	MaxDepth      = MaxChain - 1     // links below a root
 	MaxGrants     = 64
 	MaxCommands   = 64 // of one grant
 	MaxPins       = 32 // of one grant

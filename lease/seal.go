@@ -1,31 +1,19 @@
 package lease
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
-	"github.com/libp2p/go-libp2p/core/record"
 
+	"github.com/lendcli/lend/lease/envelope"
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// The signature covers both, so nothing that was signed elsewhere in libp2p, or
-// for another purpose of lend, is a lease. spec: LEASE-2.
-const (
-	domain      = "lend/lease/1"
-	payloadType = "/lend/lease"
-)
-
-// payload is the record.Record of a lease: bytes, so that what was signed is
-// what is parsed.
-type payload struct{ b []byte }
-
-func (*payload) Domain() string                   { return domain }
-func (*payload) Codec() []byte                    { return []byte(payloadType) }
-func (p *payload) MarshalRecord() ([]byte, error) { return p.b, nil }
-func (p *payload) UnmarshalRecord(b []byte) error { p.b = b; return nil }
+// kind keeps what was signed elsewhere in libp2p, or for another purpose of lend, from
+// being a lease. spec: LEASE-2, LEASE-5.
+func kind() envelope.Kind { return envelope.Kind{Domain: "lend/lease/1", PayloadType: "/lend/lease"} }
 
 // Seal signs l with its issuer's Ed25519 key and returns the envelope, at most
 // MaxEnvelope bytes. It sorts what has an order and cuts times to milliseconds in
@@ -40,81 +28,45 @@ func Seal(l Lease, key crypto.PrivKey) ([]byte, error) {
 	}
 	b, err := l.encode()
 	if err != nil {
-		return nil, err
-	}
-	return sealPayload(b, l.Issuer, key)
-}
-
-func sealPayload(b []byte, issuer name.PeerID, key crypto.PrivKey) ([]byte, error) {
-	if key == nil || key.Type() != crypto.Ed25519 {
-		return nil, fmt.Errorf("seal lease: %w", refuse(ReasonKeyType, ""))
-	}
-	if id, err := peerOf(key.GetPublic()); err != nil || id != issuer {
-		return nil, fmt.Errorf("seal lease: %w", refuse(ReasonIssuerKey, ""))
-	}
-	env, err := record.Seal(&payload{b}, key)
-	if err != nil {
 		return nil, fmt.Errorf("seal lease: %w", err)
 	}
-	sealed, err := env.Marshal()
-	if err != nil {
+	sealed, err := kind().Seal(b, l.Issuer, key)
+	var bad *envelope.Error
+	switch {
+	case errors.As(err, &bad):
+		return nil, fmt.Errorf("seal lease: %w", refusalOf(bad))
+	case err != nil:
 		return nil, fmt.Errorf("seal lease: %w", err)
-	}
-	if len(sealed) > MaxEnvelope {
-		return nil, fmt.Errorf("seal lease: %w", refuse(ReasonSize, fmt.Sprintf("%d bytes", len(sealed))))
 	}
 	return sealed, nil
-}
-
-func peerOf(key crypto.PubKey) (name.PeerID, error) {
-	raw, err := key.Raw()
-	if err != nil {
-		return name.PeerID{}, fmt.Errorf("read public key: %w", err)
-	}
-	return name.PeerIDFromKey(raw)
 }
 
 // openEnvelope checks one envelope and its payload, without any trust in the
 // issuer. The order is that of docs/lease.md. spec: LEASE-1 to LEASE-15.
 func openEnvelope(b []byte) (Lease, error) {
-	if len(b) == 0 || len(b) > MaxEnvelope {
-		return Lease{}, refuse(ReasonSize, fmt.Sprintf("%d bytes", len(b)))
+	m, bad := kind().Open(b)
+	if bad != nil {
+		return Lease{}, refusalOf(bad)
 	}
-	if err := checkEnvelope(b); err != nil {
-		return Lease{}, err
-	}
-	p := new(payload)
-	env, err := record.ConsumeTypedEnvelope(b, p)
-	if env == nil {
-		return Lease{}, refuse(ReasonEncoding, "not a signed envelope")
-	}
-	if err != nil {
-		return Lease{}, refuse(ReasonSignature, "")
-	}
-	if string(env.PayloadType) != payloadType {
-		return Lease{}, refuse(ReasonPayloadType, "")
-	}
-	if again, err := env.Marshal(); err != nil || !bytes.Equal(again, b) {
-		return Lease{}, refuse(ReasonEncoding, "envelope is not canonical")
-	}
-	l, err := decode(p.b)
+	l, err := decode(m.Payload)
 	if err != nil {
 		return Lease{}, err
 	}
-	if signer, err := peerOf(env.PublicKey); err != nil || signer != l.Issuer {
+	if !m.By(l.Issuer) {
 		return Lease{}, refuse(ReasonIssuerKey, "")
 	}
 	return l, nil
 }
 
-// openChain opens every envelope, root first, and returns the leases.
+// openChain opens every envelope, root first, and returns the leases. No signature is
+// verified before all sizes are known to be right. spec: LEASE-1.
 func openChain(chain [][]byte) ([]Lease, error) {
 	if len(chain) == 0 || len(chain) > MaxChain {
 		return nil, refuse(ReasonChain, fmt.Sprintf("%d envelopes", len(chain)))
 	}
 	for i, b := range chain {
-		if len(b) == 0 || len(b) > MaxEnvelope {
-			return nil, &Error{Reason: ReasonSize, Link: i, Detail: fmt.Sprintf("%d bytes", len(b))}
+		if bad := envelope.CheckSize(b); bad != nil {
+			return nil, at(i, refusalOf(bad))
 		}
 	}
 	leases := make([]Lease, 0, len(chain))
@@ -126,6 +78,13 @@ func openChain(chain [][]byte) ([]Lease, error) {
 		leases = append(leases, l)
 	}
 	return leases, nil
+}
+
+func refusalOf(bad *envelope.Error) *Error {
+	return refuse([...]Reason{
+		envelope.FaultSize: ReasonSize, envelope.FaultKeyType: ReasonKeyType, envelope.FaultSignature: ReasonSignature,
+		envelope.FaultPayloadType: ReasonPayloadType, envelope.FaultEncoding: ReasonEncoding, envelope.FaultSigner: ReasonIssuerKey,
+	}[bad.Fault], bad.Detail)
 }
 
 // acceptable refuses what this version does not understand. spec: LEASE-22,

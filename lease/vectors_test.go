@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lendcli/lend/lease/envelope"
 	lendv1 "github.com/lendcli/lend/proto/lend/v1"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -219,26 +220,26 @@ func vectors(tb testing.TB) []*vector {
 	add("encoding-truncated", "the last byte is gone", ReasonEncoding, good[:len(good)-1])
 	add("encoding-envelope-trailing", "an unknown field after the signature", ReasonEncoding, append(bytes.Clone(good), 0x30, 0x01))
 	add("encoding-envelope-repeated", "the payload type twice", ReasonEncoding,
-		append(bytes.Clone(good), protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), []byte(payloadType))...))
-	add("key-secp256k1", "a secp256k1 key", ReasonKeyType, sealRaw(tb, rawRecord{domain, payloadType, payload}, foreignKey(tb)))
+		append(bytes.Clone(good), protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), []byte(kind().PayloadType))...))
+	add("key-secp256k1", "a secp256k1 key", ReasonKeyType, sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, payload}, foreignKey(tb)))
 	add("signature-flipped", "one bit of the signature", ReasonSignature, flip(good, len(good)-1))
 	add("signature-payload-flipped", "one bit of the purpose", ReasonSignature, flip(good, bytes.Index(good, []byte("nightly"))))
-	add("signature-other-domain", "signed as something else", ReasonSignature, sealRaw(tb, rawRecord{"lend/revocation/1", payloadType, payload}, issuer))
-	add("payload-type", "signed under the domain, but of another type", ReasonPayloadType, sealRaw(tb, rawRecord{domain, "/lend/other", payload}, issuer))
+	add("signature-other-domain", "signed as something else", ReasonSignature, sealRaw(tb, rawRecord{"lend/revocation/1", kind().PayloadType, payload}, issuer))
+	add("payload-type", "signed under the domain, but of another type", ReasonPayloadType, sealRaw(tb, rawRecord{kind().Domain, "/lend/other", payload}, issuer))
 
 	for label, p := range brokenPayloads(tb) {
 		add(label, "payload "+strings.ReplaceAll(strings.TrimPrefix(label, "encoding-"), "-", " "), ReasonEncoding,
-			sealRaw(tb, rawRecord{domain, payloadType, p}, issuer))
+			sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, p}, issuer))
 	}
 	for label, change := range brokenFields() {
 		m := new(lendv1.Lease)
 		require.NoError(tb, proto.Unmarshal([]byte(payload), m))
 		change(m)
 		add("field-"+label, "field "+strings.ReplaceAll(label, "-", " "), ReasonField,
-			sealRaw(tb, rawRecord{domain, payloadType, string(must(marshal(m)))}, issuer))
+			sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, string(must(envelope.Encode(m)))}, issuer))
 	}
 	other, _ := testIdentity(tb, 'x')
-	add("issuer-key", "signed by another key", ReasonIssuerKey, sealRaw(tb, rawRecord{domain, payloadType, payload}, other))
+	add("issuer-key", "signed by another key", ReasonIssuerKey, sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, payload}, other))
 	add("issuer-untrusted", "the policy lists another issuer", ReasonUntrustedIssuer, good).issuers = []name.PeerID{testPeer(tb, 'x')}
 	add("issuer-connector", "the issuer may issue for github only", ReasonConnectorRule, good).connectors = []string{"github"}
 	add("holder", "presented by another peer", ReasonHolder, good).peer = testPeer(tb, 'x')
@@ -295,7 +296,7 @@ func link(tb testing.TB, above []byte, parent Lease, from, to byte, change func(
 		change(&l)
 	}
 	key, _ := testIdentity(tb, from)
-	return sealRaw(tb, rawRecord{domain, payloadType, string(must(ptr(l.sorted()).encode()))}, key)
+	return sealRaw(tb, rawRecord{kind().Domain, kind().PayloadType, string(must(ptr(l.sorted()).encode()))}, key)
 }
 
 // brokenPayloads are encodings of good values that are not the canonical one.
@@ -306,7 +307,7 @@ func brokenPayloads(tb testing.TB) map[string]string {
 	m := new(lendv1.Lease)
 	require.NoError(tb, proto.Unmarshal([]byte(good), m))
 	m.GetGrants()[0].GetPins()[0].ProtoReflect().SetUnknown(unknown)
-	nested := string(must(marshal(m)))
+	nested := string(must(envelope.Encode(m)))
 	return map[string]string{
 		"encoding-not-a-message":        "\xff\xff",
 		"encoding-unknown-field":        good + string(unknown),

@@ -334,7 +334,7 @@ func TestFirstFailureDecides(t *testing.T) {
 			l.NotAfter = testTime.Add(99 * time.Hour)
 		}
 		revoked = wrong(ReasonRevoked)
-		b := sealRaw(t, rawRecord{domain, payloadType, string(must(l.encode()))}, issuer)
+		b := sealRaw(t, rawRecord{kind().Domain, kind().PayloadType, string(must(l.encode()))}, issuer)
 		if badSignature {
 			b = flip(b, len(b)-1)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -60,4 +61,21 @@ allow: [{name: r, to: [maria], connector: alpha, version: "1", commands: {get: {
 	more := d
 	more.Call.Stdin = &argv.Stdin{MaxBytes: 2}
 	require.True(t, same(d, more), "limits are the lower of both, and no difference")
+}
+
+// TestNoConnectorIsNoneOfARule: not even of a rule that names none, which no file has.
+func TestNoConnectorIsNoneOfARule(t *testing.T) {
+	t.Parallel()
+	peer, version := must(name.ParsePeerID(mariaID)), must(name.ParseVersion("1"))
+	r := Request{Peer: peer, Version: version, Command: must(name.ParseCommand("get"))}
+	rule := &file.Rule{
+		Peers: map[name.PeerID]bool{peer: true}, Versions: []name.Version{version}, Commands: []*file.Grant{{Name: r.Command}},
+	}
+	_, reason := covers(rule, r)
+	require.Equal(t, ReasonConnector, reason)
+	rule.Connector = must(name.ParseConnectorKey("alpha"))
+	r.Connector = rule.Connector
+	grant, reason := covers(rule, r)
+	require.Equal(t, ReasonInternal, reason)
+	require.Equal(t, rule.Commands[0], grant)
 }

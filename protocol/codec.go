@@ -24,11 +24,16 @@ func unmarshal(b []byte, m proto.Message) *ViolationError {
 	if hasUnknown(m.ProtoReflect()) {
 		return violation("FRAME-4", "an unknown field")
 	}
-	again, err := marshal(nil, m)
-	if err != nil || !bytes.Equal(again, b) {
+	if !encodes(m, b) {
 		return violation("FRAME-4", "not the canonical encoding")
 	}
 	return nil
+}
+
+// encodes tells whether b is the canonical encoding of m.
+func encodes(m proto.Message, b []byte) bool {
+	again, err := marshal(nil, m)
+	return err == nil && bytes.Equal(again, b)
 }
 
 // marshal appends the canonical encoding, which for the messages of lend is the

@@ -114,14 +114,14 @@ func (r *Reader) parse(body []byte) (Frame, *ViolationError) {
 	return f, nil
 }
 
-// ignore counts a frame that is skipped. spec: GREASE-2
+// ignore counts a frame that is skipped. Its length was bounded before. spec: GREASE-2
 func (r *Reader) ignore(body []byte) *ViolationError {
 	r.ignored++
 	switch {
 	case r.sender == Caller && r.state == StateInit, r.state == StateDone:
 		return violation("GREASE-2", "an unknown frame before the first or after the last")
-	case r.ignored > maxIgnored, len(body) > MaxFrame:
-		return violation("GREASE-2", "too many or too long unknown frames")
+	case r.ignored > maxIgnored:
+		return violation("GREASE-2", "too many unknown frames")
 	}
 	return nil
 }
@@ -244,8 +244,8 @@ func maxRead(need int) int {
 
 // ignorable tells whether body is one frame that may be skipped.
 func ignorable(body []byte) bool {
-	v, n := minimalVarint(body)
-	if n == 0 || v&7 != uint64(protowire.BytesType) || v>>3 < firstIgnorable || v>>3 > lastIgnorable {
+	v, n := minimalVarint(body) // 0 if there is none
+	if v&7 != uint64(protowire.BytesType) || v>>3 < firstIgnorable || v>>3 > lastIgnorable {
 		return false
 	}
 	l, m := minimalVarint(body[n:])

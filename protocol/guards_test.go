@@ -118,3 +118,40 @@ func TestFieldsOfMessagesAreChecked(t *testing.T) {
 	require.ErrorAs(t, err, &v)
 	require.Equal(t, "START-3", v.Rule)
 }
+
+// TestWhatIsNoMessageIsSaid, and what cannot be written is not nothing.
+func TestWhatIsNoMessageIsSaid(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, violation("FRAME-4", "not a message"), unmarshal([]byte{0xff}, new(lendv1.RunFrame)))
+	require.Nil(t, unmarshal(nil, new(lendv1.RunFrame)))
+	m := &lendv1.Start{Version: "\xff"}
+	partly, err := marshal(nil, m)
+	require.Error(t, err)
+	require.False(t, encodes(m, partly))
+	m.Version = "1"
+	whole, err := marshal(nil, m)
+	require.NoError(t, err)
+	require.True(t, encodes(m, whole))
+	require.False(t, encodes(m, whole[1:]))
+}
+
+// TestUnknownFramesAreShort: one that is longer than others may be is refused, in
+// both states and from both ends.
+func TestUnknownFramesAreShort(t *testing.T) {
+	t.Parallel()
+	unknown := func(length int) []byte {
+		b := protowire.AppendTag(nil, firstIgnorable, protowire.BytesType)
+		return protowire.AppendBytes(b, make([]byte, length))
+	}
+	for from, state := range map[Role]State{Caller: StateInput, Gateway: StateOutput} {
+		r := Reader{sender: from, state: state}
+		_, v := r.parse(unknown(MaxFrame))
+		require.Equal(t, violation("FRAME-3", "a frame that is too long"), v)
+		f, v := r.parse(unknown(MaxFrame - 5))
+		require.Nil(t, v)
+		require.Nil(t, f)
+	}
+	first := unknown(MaxFrame)
+	_, err := NewReader(bytes.NewReader(append(protowire.AppendVarint(nil, uint64(len(first))), first...)), Caller).Read()
+	require.Equal(t, violation("FRAME-2", "a frame that is too long"), err)
+}

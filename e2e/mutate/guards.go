@@ -207,7 +207,8 @@ func makesError(c *ast.CallExpr) bool {
 		name = fun.Sel.Name
 	}
 	switch name {
-	case "Errorf", "New", "refuse", "unavailable", "at", "answer", "Join", "violation", "violationf", "asViolation", "unknownFlag":
+	case "Errorf", "New", "refuse", "refusalOf", "badField", "invalid", "unavailable", "at", "answer", "Join", "violation", "violationf",
+		"asViolation", "unknownFlag":
 		return true
 	}
 	return false

@@ -13,7 +13,7 @@
 // a difference to run, the fastest first, until one fails. A guard that survives is
 // named in allowed.txt with the reason, or is a defect.
 //
-//	go run ./e2e/mutate [-only REGEXP] [-list] [-j 2] [-v]
+//	go run ./e2e/mutate [-only REGEXP [-own]] [-list] [-j 2] [-v]
 package main
 
 import (
@@ -29,17 +29,18 @@ import (
 
 func main() {
 	only := flag.String("only", "", "take away only the guards whose key matches this")
+	own := flag.Bool("own", false, "run the tests of the guards' own packages only")
 	list := flag.Bool("list", false, "list the guards and stop")
 	workers := flag.Int("j", 2, "tests that run at the same time")
 	verbose := flag.Bool("v", false, "say what is done")
 	flag.Parse()
-	if err := run(*only, *list, *workers, *verbose); err != nil {
+	if err := run(*only, *own, *list, *workers, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(pattern string, list bool, workers int, verbose bool) error {
+func run(pattern string, own, list bool, workers int, verbose bool) error {
 	only, err := regexp.Compile(pattern)
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
@@ -72,7 +73,7 @@ func run(pattern string, list bool, workers int, verbose bool) error {
 	if verbose {
 		lab.log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	}
-	if err := lab.prepare(guards, packagesFor(guards, only)); err != nil {
+	if err := lab.prepare(guards, packagesFor(guards, only, own)); err != nil {
 		return err
 	}
 	chosen := slices.DeleteFunc(slices.Clone(guards), func(g *guard) bool { return !only.MatchString(g.Key) })

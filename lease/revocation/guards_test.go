@@ -1,7 +1,9 @@
 package revocation
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,5 +109,64 @@ func TestNothingIsNoSet(t *testing.T) {
 		s, err := Parse([]byte(text))
 		require.Error(t, err, "%q", text)
 		require.True(t, s.Revoked(lease.Subject{}))
+	}
+}
+
+// TestParseSaysWhatIsWrong: where, and in which field.
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	good := "revoke lease=" + lease.ID{1}.String()
+	for line, want := range map[string]string{
+		"revoke lease=1":          `line 3: "lease": `,
+		"revoke invocation=":      `line 3: "invocation": `,
+		"revoke holder=x":         `line 3: "holder": `,
+		"revoke issuer=x":         `line 3: "issuer": `,
+		"revoke before=yesterday": `line 3: "before": `,
+		good + " at=now":          `line 3: "at": `,
+		good + " until=never":     `line 3: "until": `,
+		good + " more=1":          `line 3: "more": unknown field`,
+		good + " ":                `line 3: "": unknown field`,
+		"Revoke" + good[6:]:       `line 3: not as it is written`,
+		"revoke":                  `entry 1 names nothing`,
+	} {
+		s, err := Parse([]byte(strings.Join([]string{revocationHead, good, line, "end 2", ""}, "\n")))
+		require.ErrorContains(t, err, want, line)
+		require.True(t, s.Revoked(lease.Subject{}), line)
+	}
+}
+
+// TestParseIsBounded: what is too large is not looked at.
+func TestParseIsBounded(t *testing.T) {
+	t.Parallel()
+	head := []byte(revocationHead + "\n")
+	s, err := Parse(append(head, bytes.Repeat([]byte("\n"), MaxBytes+1-len(head))...))
+	require.ErrorContains(t, err, "more than 67108864 bytes")
+	require.True(t, s.Revoked(lease.Subject{}))
+}
+
+// TestUnreadableCoversNothing: it denies everything, but nothing is kept in it.
+func TestUnreadableCoversNothing(t *testing.T) {
+	t.Parallel()
+	var none *Set
+	require.False(t, none.Covers(Entry{Lease: lease.ID{1}}))
+	require.False(t, new(Set).Covers(Entry{Lease: lease.ID{1}}))
+}
+
+// TestPayloadThatIsNoMessage is said to be none.
+func TestPayloadThatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	_, refused := decode([]byte{0xff})
+	require.Equal(t, refuse(ReasonEncoding, "not a protobuf message of this kind"), refused)
+}
+
+// TestMomentsAreWholeMilliseconds: both of a statement.
+func TestMomentsAreWholeMilliseconds(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*Statement){
+		func(s *Statement) { s.At = s.At.Add(time.Microsecond) },
+		func(s *Statement) { s.Entry.IssuedBefore = s.Entry.IssuedBefore.Add(time.Microsecond) },
+	} {
+		s := statement(change)
+		require.Equal(t, badField("issued_at_ms", "want whole milliseconds"), s.check())
 	}
 }

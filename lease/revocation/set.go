@@ -119,9 +119,10 @@ func (s *Set) Revoked(sub lease.Subject) bool {
 }
 
 // Covers tells whether an entry revokes all that e does, for at least as long. It
-// does not look at all of them.
+// does not look at all of them. A set that denies everything covers nothing: it has no
+// entries.
 func (s *Set) Covers(e Entry) bool {
-	if s == nil || !s.valid {
+	if s == nil {
 		return false
 	}
 	covers := func(r Entry) bool { return r.Covers(e) }

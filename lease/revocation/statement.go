@@ -1,14 +1,11 @@
 package revocation
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/lease/envelope"
 	lendv1 "github.com/lendcli/lend/proto/lend/v1"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -67,28 +64,14 @@ func (s *Statement) encode() ([]byte, error) {
 	if !s.Entry.IssuedBefore.IsZero() {
 		m.IssuedBeforeMs = s.Entry.IssuedBefore.UnixMilli()
 	}
-	return marshal(m)
-}
-
-func marshal(m proto.Message) ([]byte, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode revocation: %w", err)
-	}
-	return b, nil
+	return envelope.Encode(m)
 }
 
 // decode reads a payload; it accepts only what encode would write. spec: REVOKE-3.
 func decode(payload []byte) (Statement, *Error) {
 	m := new(lendv1.Revocation)
-	if err := proto.Unmarshal(payload, m); err != nil {
-		return Statement{}, refuse(ReasonEncoding, "not a protobuf message of this kind")
-	}
-	if len(m.ProtoReflect().GetUnknown()) > 0 {
-		return Statement{}, refuse(ReasonEncoding, "unknown fields")
-	}
-	if again, err := marshal(m); err != nil || !bytes.Equal(again, payload) {
-		return Statement{}, refuse(ReasonEncoding, "payload is not canonical")
+	if bad := envelope.Decode(payload, m); bad != nil {
+		return Statement{}, refusalOf(bad)
 	}
 	s, err := fromMessage(m)
 	if err == nil {

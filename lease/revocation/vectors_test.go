@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/lease/envelope"
 	lendv1 "github.com/lendcli/lend/proto/lend/v1"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -33,7 +34,7 @@ func testIdentity(letter byte) (crypto.PrivKey, name.PeerID) {
 	if err != nil {
 		panic(err)
 	}
-	return key, must(peerOf(key.GetPublic()))
+	return key, must(name.PeerIDFromKey(must(key.GetPublic().Raw())))
 }
 
 func named(letter byte) name.PeerID {
@@ -259,11 +260,11 @@ func vectors() []*vector {
 	add("encoding-no-envelope", "not a message", ReasonEncoding, []byte("hello"))
 	add("encoding-truncated", "the last byte is gone", ReasonEncoding, good[:len(good)-1])
 	add("encoding-envelope-trailing", "an unknown field after the signature", ReasonEncoding, append(bytes.Clone(good), 0x30, 0x01))
-	add("key-secp256k1", "a secp256k1 key", ReasonKeyType, sealRaw(rawRecord{domain, payloadType, text}, must(crypto.UnmarshalSecp256k1PrivateKey(bytes.Repeat([]byte{7}, 32)))))
+	add("key-secp256k1", "a secp256k1 key", ReasonKeyType, sealRaw(rawRecord{kind().Domain, kind().PayloadType, text}, must(crypto.UnmarshalSecp256k1PrivateKey(bytes.Repeat([]byte{7}, 32)))))
 	add("signature-flipped", "one bit of the signature", ReasonSignature, flip(good, len(good)-1))
 	add("signature-gateway-flipped", "one bit of the gateway", ReasonSignature, flip(good, bytes.Index(good, []byte(named('g').String()))+20))
-	add("signature-lease-domain", "signed as a lease", ReasonSignature, sealRaw(rawRecord{"lend/lease/1", payloadType, text}, issuer))
-	add("payload-type", "signed under the domain, but of another type", ReasonPayloadType, sealRaw(rawRecord{domain, "/lend/lease", text}, issuer))
+	add("signature-lease-domain", "signed as a lease", ReasonSignature, sealRaw(rawRecord{"lend/lease/1", kind().PayloadType, text}, issuer))
+	add("payload-type", "signed under the domain, but of another type", ReasonPayloadType, sealRaw(rawRecord{kind().Domain, "/lend/lease", text}, issuer))
 	for label, p := range map[string]string{
 		"not-a-message":   "\xff\xff",
 		"unknown-field":   text + string(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)),
@@ -272,7 +273,7 @@ func vectors() []*vector {
 		"default-value":   text + "\x42\x00",
 		"order":           text[2:] + text[:2],
 	} {
-		add("encoding-"+label, "payload "+strings.ReplaceAll(label, "-", " "), ReasonEncoding, sealRaw(rawRecord{domain, payloadType, p}, issuer))
+		add("encoding-"+label, "payload "+strings.ReplaceAll(label, "-", " "), ReasonEncoding, sealRaw(rawRecord{kind().Domain, kind().PayloadType, p}, issuer))
 	}
 	for label, change := range brokenFields() {
 		m := new(lendv1.Revocation)
@@ -281,10 +282,10 @@ func vectors() []*vector {
 		}
 		change(m)
 		add("field-"+label, "field "+strings.ReplaceAll(label, "-", " "), ReasonField,
-			sealRaw(rawRecord{domain, payloadType, string(must(marshal(m)))}, issuer))
+			sealRaw(rawRecord{kind().Domain, kind().PayloadType, string(must(envelope.Encode(m)))}, issuer))
 	}
 	other, _ := testIdentity('x')
-	add("issuer-key", "signed by another key", ReasonIssuerKey, sealRaw(rawRecord{domain, payloadType, text}, other))
+	add("issuer-key", "signed by another key", ReasonIssuerKey, sealRaw(rawRecord{kind().Domain, kind().PayloadType, text}, other))
 	add("untrusted", "the policy lists another issuer", ReasonUntrusted, good).issuers = []name.PeerID{named('x')}
 	add("untrusted-no-owner", "the owner's key is not known", ReasonUntrusted, sealedBy('o')).owner = name.PeerID{}
 	add("untrusted-gateway", "signed by the gateway's own key", ReasonUntrusted, sealedBy('g'))

@@ -1,11 +1,15 @@
 package surface
 
 import (
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/policy/file"
+	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -57,4 +61,63 @@ func TestSurfaceIsBounded(t *testing.T) {
 	long.form.Rule = strings.Repeat("x", 100)
 	_, err = Parse(long.Marshal())
 	require.NoError(t, err)
+}
+
+// TestParseSaysWhatIsWrong: what is no surface is not reported as one that is written
+// otherwise.
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s, _ := make2(t)
+	good := string(s.Marshal())
+	without := func(part string) []byte {
+		require.Equal(t, 1, strings.Count(good, part), "%s in %s", part, good)
+		return []byte(strings.Replace(good, part, "", 1))
+	}
+	_, err := Parse([]byte(good[:len(good)-1]))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = Parse([]byte(`{"surface":"1"}`))
+	var typed *json.UnmarshalTypeError
+	require.ErrorAs(t, err, &typed)
+	_, err = Parse([]byte(good + "{}"))
+	require.ErrorContains(t, err, "data after it")
+	_, err = Parse([]byte(good + "]"))
+	require.ErrorContains(t, err, "data after it")
+	for _, part := range []string{`"connector":"tool",`, `,"version":"1"`, `"contract_hash":"sha256:x",`, `"name":"all",`} {
+		_, err = Parse(without(part))
+		require.ErrorContains(t, err, "not a surface of version 1", part)
+	}
+	_, err = Parse([]byte(" " + good))
+	require.ErrorContains(t, err, "not in canonical form")
+}
+
+// TestNoCommandIsUndefined: of a manifest that declares others.
+func TestNoCommandIsUndefined(t *testing.T) {
+	t.Parallel()
+	f, err := file.Parse("p", []byte("policy: 1\n"))
+	require.NoError(t, err)
+	key, err := name.ParseConnectorKey("tool")
+	require.NoError(t, err)
+	declared, err := name.ParseCommand("get")
+	require.NoError(t, err)
+	other, err := name.ParseCommand("delete")
+	require.NoError(t, err)
+	contract := argv.Contract{Command: "tool", Commands: []argv.Command{{Name: declared}}}
+	c, err := Base(f, key, declared, contract)
+	require.NoError(t, err)
+	require.Equal(t, declared, c.Name)
+	_, err = Base(f, key, other, contract)
+	require.ErrorIs(t, err, ErrUndefined)
+}
+
+// TestContractThatDoesNotFit: a variable that the Connector lets no parameter set.
+func TestContractThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	f, err := file.Parse("p", []byte(policy))
+	require.NoError(t, err)
+	r := f.Rules[0]
+	s, err := Make(f, r, r.Commands[0], r.Versions[0], argv.Contract{Command: "tool"}, "sha256:x")
+	var fault *argv.DeclarationError
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, "parameters.title.env", fault.Path)
+	require.Nil(t, s)
 }

@@ -83,8 +83,8 @@ func (r *reading) flag(args []string, i int) (int, *Error) {
 		value = args[i]
 	}
 	items := []string{value}
-	if p.Flag != nil && p.Flag.Separator != "" {
-		items = strings.Split(value, p.Flag.Separator)
+	if sep := p.separator(); sep != "" {
+		items = strings.Split(value, sep)
 	}
 	if err := r.say(p, items); err != nil {
 		err.Flag, err.Index = spelled, i

@@ -43,8 +43,8 @@ func (p *param) check(raw string) (string, *Error) {
 	if len(s) > 1 && s[0] == '-' && !p.dashes {
 		return "", p.refuse(FaultOption, "")
 	}
-	if p.isItem() && p.Flag.Separator != "" && strings.Contains(s, p.Flag.Separator) {
-		return "", p.refuse(FaultValue, "the item holds the separator "+name.Quote(p.Flag.Separator))
+	if sep := p.separator(); sep != "" && strings.Contains(s, sep) {
+		return "", p.refuse(FaultValue, "the item holds the separator "+name.Quote(sep))
 	}
 	if s == "false" && p.onlyTrue() {
 		return "", p.refuse(FaultValue, "a flag of one letter cannot say false: leave it out")
@@ -57,7 +57,14 @@ func (p *param) check(raw string) (string, *Error) {
 	return s, nil
 }
 
-func (p *param) isItem() bool { return p.List != nil && p.Flag != nil }
+// separator is what joins items in one argument, "" where nothing does. Only the flag
+// of a list has one.
+func (p *param) separator() string {
+	if p.Flag == nil {
+		return ""
+	}
+	return p.Flag.Separator
+}
 
 // onlyTrue tells a boolean that has no spelling of false: "-w=false" would be an
 // attached value.
@@ -196,14 +203,14 @@ func fileReference(s string) bool {
 // joinedFile tells items that are file references only when the separator joins
 // them: "file" and "/etc/passwd" with ':'.
 func (p *param) joinedFile(items []string) bool {
-	return p.isItem() && p.Flag.Separator != "" && !slices.ContainsFunc(items, fileReference) &&
-		fileReference(strings.Join(items, p.Flag.Separator))
+	sep := p.separator()
+	return sep != "" && !slices.ContainsFunc(items, fileReference) && fileReference(strings.Join(items, sep))
 }
 
 // cleanPath tells a relative path in its one spelling, that cannot leave the
 // directory it starts in by its own words. Links are the host's to resolve.
 func cleanPath(s string) bool {
-	if s == "" || len(s) > maxPath || strings.Contains(s, `\`) || strings.ContainsAny(s[:1], "/~:-") {
+	if len(s) > maxPath || strings.Contains(s, `\`) || strings.IndexAny(s, "/~:-") == 0 {
 		return false
 	}
 	if len(s) > 1 && s[1] == ':' { // a drive
@@ -253,7 +260,15 @@ func canonicalScalar(t Type, raw string) (string, Fault) {
 }
 
 // maxSafe is the greatest integer that every reader of JSON holds exactly.
-const maxSafe = 1<<53 - 1
+const (
+	maxSafe        = 1<<53 - 1
+	maxSafeDecimal = "9007199254740991"
+)
+
+// greater compares decimal numbers without leading zeros.
+func greater(a, b string) bool {
+	return len(a) > len(b) || len(a) == len(b) && a > b
+}
 
 // canonicalNumber bounds a fraction to 15 digits in all: as many as a double
 // tells apart, so that comparing doubles compares the decimals.
@@ -272,7 +287,7 @@ func canonicalNumber(raw string, fraction bool) (string, bool) {
 			return "", false
 		}
 		whole += "." + frac
-	} else if n, err := strconv.ParseInt(whole, 10, 64); err != nil || n > maxSafe {
+	} else if greater(whole, maxSafeDecimal) {
 		return "", false
 	}
 	if raw[0] == '-' {
