@@ -104,7 +104,15 @@ func serve(t *testing.T) *served {
 	t.Helper()
 	text, err := os.ReadFile("testdata/world/policy.yaml")
 	require.NoError(t, err)
-	w, err := makeWorld(binDir(t), t.TempDir(), os.Environ(), string(text))
+	s := serveUnder(t, string(text))
+	s.file = s.issue("caller", strings.Fields(everything)...)
+	return s
+}
+
+// serveUnder makes a world with another policy, and issues no lease.
+func serveUnder(t *testing.T, policyText string) *served {
+	t.Helper()
+	w, err := makeWorld(binDir(t), t.TempDir(), os.Environ(), policyText)
 	require.NoError(t, err)
 	s := &served{world: w, t: t, log: &bytes.Buffer{}}
 	cmd := s.command(s.vars["OWNER"], "serve", "--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1")
@@ -128,14 +136,19 @@ func serve(t *testing.T) *served {
 		_, err := s.lend(s.vars["OWNER"], "status")
 		return err == nil
 	}, patience, 50*time.Millisecond)
-	s.file = s.issue("caller", strings.Fields(everything)...)
 	return s
 }
 
 // issue makes a lease for commands of fx.
 func (s *served) issue(to string, commands ...string) lease.File {
 	s.t.Helper()
-	args := append([]string{"lease", "issue", "--to", to, "--local-addresses", "--life", "1h", "--operations", "100000", "--out", "-", "fx"}, commands...)
+	return s.issueOf(to, append([]string{"fx"}, commands...)...)
+}
+
+// issueOf makes a lease for commands of a Connector.
+func (s *served) issueOf(to string, connectorAndCommands ...string) lease.File {
+	s.t.Helper()
+	args := append([]string{"lease", "issue", "--to", to, "--local-addresses", "--life", "1h", "--operations", "100000", "--out", "-"}, connectorAndCommands...)
 	text, err := s.lend(s.vars["OWNER"], args...)
 	require.NoError(s.t, err)
 	f, err := lease.ParseArmor([]byte(text), lease.AddressRule{AllowLocal: true})

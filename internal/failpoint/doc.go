@@ -18,4 +18,9 @@
 // start), "switched" (the routes are new), "superseded" (the old release is marked),
 // "promote-retired" (the old archive has left its place), "promote-current" (the new
 // one is in it), "promoted" (the old one is gone).
+//
+// Those of a removal, in their order: "uninstall-begin" (nothing was done),
+// "uninstall-written" (it is written down), "uninstall-retired" (nothing of it runs),
+// "uninstall-withdrawn" (nothing leads to it), "uninstall-removed" (of each version),
+// "uninstall-purged" (of each connection), "uninstall-forgotten" (its word is gone).
 package failpoint

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/lendcli/lend/internal/failpoint"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
@@ -219,7 +221,10 @@ func (c *Config) purge(key name.ConnectorKey) error {
 	return nil
 }
 
+// reached is where a test has a process die.
 func (c *Config) reached(step string) {
+	word, _, _ := strings.Cut(step, " ")
+	failpoint.Hit("uninstall-" + word)
 	if c.at != nil {
 		c.at(step)
 	}
