@@ -227,9 +227,9 @@ func (c *Client) exchange(ctx context.Context, to peer.AddrInfo, id core.ID, do 
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	s, err := c.dialer.Open(ctx, to, id)
+	s, err := c.dialer.Confirmed(ctx, to, id)
 	for try := 1; errors.Is(err, dial.ErrLost) && try < controlTries && pause(ctx, 100*time.Millisecond<<try); try++ {
-		s, err = c.dialer.Open(ctx, to, id)
+		s, err = c.dialer.Confirmed(ctx, to, id)
 	}
 	if err != nil {
 		return err

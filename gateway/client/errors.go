@@ -24,13 +24,12 @@ var ErrOutcomeUnknown = errors.New("outcome unknown")
 // ErrNotGateway says that the peer that answered does not speak the protocol. Nothing ran.
 var ErrNotGateway = dial.ErrNotGateway
 
-// ErrUnreachable says that no link to the gateway came about, or that it ended before
-// the gateway's first word. Nothing was sent; later it may be otherwise.
+// ErrUnreachable says that no link to the gateway came about, or that the gateway took
+// none. It has read nothing; later it may be otherwise.
 var ErrUnreachable = dial.ErrUnreachable
 
-// ErrNotAdmitted says that the gateway turned this peer away before its first word: its
-// policy does not name the peer. It is an ErrUnreachable too. Over TCP a gateway that
-// does so only hangs up, which may have other reasons: that is ErrUnreachable alone.
+// ErrNotAdmitted says that the gateway turned this peer away before it read anything: its
+// policy does not name the peer. It is an ErrUnreachable too.
 var ErrNotAdmitted = dial.ErrNotAdmitted
 
 // ErrNoAddress says that neither the lease nor Config has an address of the gateway.

@@ -264,8 +264,8 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 		o.outbox.Drop(l)
 		l.reset()
 		var refused *RefusedError
-		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) {
-			o.maybe = before
+		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) || errors.Is(err, ErrUnreachable) {
+			o.maybe = before // it was not read
 		}
 		return nil, nil, err
 	}

@@ -32,9 +32,10 @@ import (
 )
 
 // Windows of the muxer on TCP. The greatest rate of one stream is the window
-// divided by the round trip; it starts large, since most outputs are short.
+// divided by the round trip; it starts large, since most outputs are short: what the
+// protocol lets through at first fits, with its frames, and does not wait for an update.
 const (
-	muxerInitialWindow = protocol.MinWindow
+	muxerInitialWindow = protocol.MinWindow + protocol.MinWindow/16
 	muxerMaxWindow     = 16 << 20
 )
 
@@ -172,6 +173,9 @@ func newResources(t *atomic.Pointer[Transport], stranger func(peer.ID) bool) (ne
 }
 
 // gater admits connections by the policy's word about the peer, before any frame.
+// Who is turned away is told so, by a code for the whole connection that nothing else
+// uses: a caller who sent a request at once knows by it that nobody read it. On TCP
+// only a muxer can carry the code.
 type gater struct{ admit func(peer.ID) bool }
 
 var _ connmgr.ConnectionGater = gater{}
@@ -185,10 +189,12 @@ func (g gater) InterceptAddrDial(peer.ID, multiaddr.Multiaddr) bool { return fal
 // InterceptAccept leaves it to the resource manager, which counts addresses.
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
-// InterceptSecured asks the policy.
-func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
-	return g.admit(p)
+// InterceptSecured asks the policy where there is no other muxer than the transport.
+func (g gater) InterceptSecured(_ network.Direction, p peer.ID, c network.ConnMultiaddrs) bool {
+	return kind(c.RemoteMultiaddr()) == multiaddr.P_TCP || g.admit(p)
 }
 
-// InterceptUpgraded has nothing to add.
-func (g gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
+// InterceptUpgraded asks the policy on TCP. No stream is read before it answers.
+func (g gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
+	return kind(c.RemoteMultiaddr()) != multiaddr.P_TCP || g.admit(c.RemotePeer()), 0
+}

@@ -15,17 +15,18 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 )
 
-// Errors of Open. With each of them nothing was sent but the name of the protocol.
+// Errors of Open and Confirmed. With each of them nothing of the caller's was read by
+// the gateway.
 var (
 	// ErrNotGateway: the peer that answered does not speak the protocol.
 	ErrNotGateway = errors.New("the peer is not a lend gateway of this version")
 	// ErrLost: there was a link, and it was lost, or silent, before the gateway's
-	// first word. Another may do better.
+	// first word, and before anything was sent. Another may do better.
 	ErrLost = errors.New("the link was lost before the gateway's first word")
-	// ErrHungUp: likewise, by the other end, which is also how a gateway turns away
-	// whom it does not admit, over TCP. It is an ErrLost too.
-	ErrHungUp = fmt.Errorf("the gateway did not admit this peer, or %w", ErrLost)
-	// ErrNotAdmitted: the gateway said that it does not admit this peer.
+	// ErrHungUp: likewise, by the other end. It is an ErrLost too.
+	ErrHungUp = fmt.Errorf("the gateway hung up: %w", ErrLost)
+	// ErrNotAdmitted: the gateway said that it does not admit this peer. It has read
+	// no stream of the connection.
 	ErrNotAdmitted = errors.New("the gateway did not admit this peer")
 	// ErrNoAddress: nobody said where the gateway is.
 	ErrNoAddress = errors.New("connect to gateway: no address is known")
@@ -58,11 +59,17 @@ type Dialer struct {
 // Connect dials if there is no connection. QUIC goes first: libp2p gives it a
 // head start over TCP.
 func (d *Dialer) Connect(ctx context.Context, to peer.AddrInfo) error {
+	_, err := d.connect(ctx, to)
+	return err
+}
+
+// connect returns the connection that it made, nil if there was one.
+func (d *Dialer) connect(ctx context.Context, to peer.AddrInfo) (network.Conn, error) {
 	if len(d.Host.Network().ConnsToPeer(to.ID)) > 0 {
-		return nil
+		return nil, nil
 	}
 	if len(to.Addrs) == 0 {
-		return ErrNoAddress
+		return nil, ErrNoAddress
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -70,10 +77,11 @@ func (d *Dialer) Connect(ctx context.Context, to peer.AddrInfo) error {
 	if s, ok := d.Host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(to.ID) // waiting is decided here
 	}
-	if _, err := d.Host.Network().DialPeer(ctx, to.ID); err != nil {
-		return unreachable{fmt.Errorf("connect to gateway: %w", oneLine(err))}
+	c, err := d.Host.Network().DialPeer(ctx, to.ID)
+	if err != nil {
+		return nil, unreachable{fmt.Errorf("connect to gateway: %w", oneLine(err))}
 	}
-	return nil
+	return c, nil
 }
 
 func (d *Dialer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -101,11 +109,11 @@ func oneLine(err error) error {
 	return all
 }
 
-// Open returns a stream for one protocol. On a connection that has answered
-// before, the proposal of the protocol travels with the first frame. On a new one
-// the answer is awaited first: a gateway that does not admit this peer hangs up,
-// and so it is known that nothing was sent. A connection that is lost or silent then
-// is closed, so that the next Open makes another. spec: ID-1
+// Open returns a stream for one protocol. What is proposed travels with the first
+// frame, on a new connection too. Until the gateway's first word nobody knows whether
+// that frame was read, unless Write or Read says ErrUnreachable or ErrNotGateway: then
+// it was not. A new connection that is lost or silent before that word is closed, so
+// that the next Open makes another. spec: ID-1
 func (d *Dialer) Open(ctx context.Context, to peer.AddrInfo, id core.ID) (*Stream, error) {
 	raw, err := d.raw(ctx, to)
 	if err != nil {
@@ -116,51 +124,53 @@ func (d *Dialer) Open(ctx context.Context, to peer.AddrInfo, id core.ID) (*Strea
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	s := &Stream{Stream: raw, hello: hello(id)}
-	if d.answered(to.ID, raw.Conn().ID()) {
-		return s, nil
+	if !d.answered(to.ID, raw.Conn().ID()) {
+		s.newFor = d
+		s.patience = time.AfterFunc(wordTimeout, s.giveUp)
 	}
-	if err := d.confirm(ctx, s); err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.confirmed == nil {
-		d.confirmed = map[peer.ID]string{}
-	}
-	d.confirmed[to.ID] = raw.Conn().ID()
 	return s, nil
 }
 
-// confirm waits for the gateway's word on a new connection.
-func (d *Dialer) confirm(ctx context.Context, s *Stream) error {
-	word, cancel := context.WithTimeout(ctx, wordTimeout)
-	defer cancel()
-	stop := context.AfterFunc(word, func() { _ = s.Reset() })
+// Confirmed is Open that awaits the gateway's word on a new connection: for what
+// cannot be repeated without harm, or is asked seldom. With an error nothing was sent
+// but the name of the protocol.
+func (d *Dialer) Confirmed(ctx context.Context, to peer.AddrInfo, id core.ID) (*Stream, error) {
+	s, err := d.Open(ctx, to, id)
+	if err != nil || s.newFor == nil {
+		return s, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
-	err := s.confirm()
-	if err == nil {
-		return nil
+	if err = s.confirm(); err == nil {
+		return s, nil
 	}
 	_ = s.Reset()
-	if ctx.Err() != nil {
-		return fmt.Errorf("open stream: %w", context.Cause(ctx))
-	}
-	lost := ErrLost
 	var reset *network.StreamError
-	var gone *network.ConnError
 	switch {
-	case errors.Is(err, ErrNotGateway):
-		return err
-	case word.Err() != nil:
-	case errors.As(err, &gone) && gone.Remote && gone.ErrorCode == network.ConnGated:
-		lost = ErrNotAdmitted
-	case errors.As(err, &gone), !errors.As(err, &reset):
-		lost = ErrHungUp
-	default: // the stream alone: the connection may be well
-		return unreachable{fmt.Errorf("%w: %w", lost, err)}
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("open stream: %w", context.Cause(ctx))
+	case errors.Is(err, ErrNotGateway), errors.Is(err, ErrUnreachable):
+		return nil, err
+	case errors.As(err, &reset):
+		return nil, unreachable{fmt.Errorf("%w: %w", ErrLost, err)}
 	}
-	_ = s.Conn().Close() // half dead at best
-	return unreachable{fmt.Errorf("%w: %w", lost, err)}
+	return nil, unreachable{fmt.Errorf("%w: %w", ErrHungUp, err)}
+}
+
+// untaken is an error that says that the other end closed the connection in place of
+// taking it: it does so before it reads any stream, and never after. Other errors come
+// back as they are.
+func untaken(err error) error {
+	var gone *network.ConnError
+	if errors.As(err, &gone) && gone.Remote {
+		switch gone.ErrorCode {
+		case network.ConnGated:
+			return unreachable{fmt.Errorf("%w: %w", ErrNotAdmitted, err)}
+		case network.ConnResourceLimitExceeded:
+			return unreachable{fmt.Errorf("%w: %w", ErrHungUp, err)}
+		}
+	}
+	return err
 }
 
 // raw opens a stream, twice if need be: the connection may just have gone.
@@ -168,7 +178,7 @@ func (d *Dialer) raw(ctx context.Context, to peer.AddrInfo) (network.Stream, err
 	within, cancel := d.bounded(ctx)
 	defer cancel()
 	s, err := d.once(within, to)
-	if err != nil && within.Err() == nil {
+	if err != nil && within.Err() == nil && !errors.Is(err, ErrNotAdmitted) {
 		s, err = d.once(within, to)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -177,19 +187,37 @@ func (d *Dialer) raw(ctx context.Context, to peer.AddrInfo) (network.Stream, err
 	return s, err
 }
 
-func (d *Dialer) once(ctx context.Context, to peer.AddrInfo) (network.Stream, error) {
-	if err := d.Connect(ctx, to); err != nil {
+func (d *Dialer) once(ctx context.Context, to peer.AddrInfo) (s network.Stream, err error) {
+	c, err := d.connect(ctx, to)
+	switch {
+	case err != nil:
 		return nil, err
+	case c != nil: // if it is closed already, it still says why
+		s, err = c.NewStream(ctx)
+	default:
+		s, err = d.Host.Network().NewStream(network.WithNoDial(ctx, "lend connects itself"), to.ID)
 	}
-	s, err := d.Host.Network().NewStream(network.WithNoDial(ctx, "lend connects itself"), to.ID)
-	if err != nil {
-		return nil, unreachable{fmt.Errorf("%w: open stream: %w", ErrHungUp, err)}
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
+	if why := untaken(err); errors.Is(why, ErrUnreachable) {
+		return nil, why
+	}
+	return nil, unreachable{fmt.Errorf("%w: open stream: %w", ErrHungUp, err)}
 }
 
 func (d *Dialer) answered(p peer.ID, conn string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.confirmed[p] == conn
+}
+
+// heard notes that a gateway answers on a connection.
+func (d *Dialer) heard(p peer.ID, conn string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.confirmed == nil {
+		d.confirmed = map[peer.ID]string{}
+	}
+	d.confirmed[p] = conn
 }

@@ -3,6 +3,7 @@ package dial
 import (
 	"errors"
 	"io"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	core "github.com/libp2p/go-libp2p/core/protocol"
@@ -17,6 +18,9 @@ type Stream struct {
 	said  bool  // hello was written
 	heard bool  // the answer was read
 	bad   error // it was wrong
+
+	newFor   *Dialer     // the connection has answered nothing yet; else nil
+	patience *time.Timer // with newFor: until the connection is given up
 }
 
 const multistream = "/multistream/1.0.0"
@@ -33,7 +37,7 @@ func (s *Stream) Write(b []byte) (int, error) {
 	}
 	s.said = true
 	n, err := s.Stream.Write(append(s.hello[:len(s.hello):len(s.hello)], b...))
-	return max(0, n-len(s.hello)), err
+	return max(0, n-len(s.hello)), untaken(err)
 }
 
 // Read returns what follows the answer to the proposal. If that was another, the
@@ -50,6 +54,42 @@ func (s *Stream) hear() error {
 	if s.heard {
 		return s.bad
 	}
+	err := s.answer()
+	if s.newFor == nil {
+		return err
+	}
+	s.patience.Stop()
+	var reset *network.StreamError
+	switch c := s.Conn(); {
+	case err == nil:
+		s.newFor.heard(c.RemotePeer(), c.ID())
+	case errors.As(err, &reset), errors.Is(err, ErrNotGateway): // the stream alone: the connection may be well
+	default:
+		_ = c.Close() // half dead at best
+	}
+	return untaken(err)
+}
+
+// giveUp closes a connection that is silent, unless another stream was answered.
+func (s *Stream) giveUp() {
+	c := s.Conn()
+	if s.newFor.answered(c.RemotePeer(), c.ID()) {
+		return
+	}
+	_ = s.Stream.Reset()
+	_ = c.Close()
+}
+
+// Reset ends both directions, and what waits for an answer.
+func (s *Stream) Reset() error {
+	if s.patience != nil {
+		s.patience.Stop()
+	}
+	return s.Stream.Reset()
+}
+
+// answer reads the answer and sets heard and bad.
+func (s *Stream) answer() error {
 	got := make([]byte, len(s.hello))
 	first := int(s.hello[0]) + 2 // one length more, which says what is to come
 	if _, err := io.ReadFull(s.Stream, got[:first]); err != nil {
