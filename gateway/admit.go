@@ -16,7 +16,7 @@ import (
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/gateway/revocations"
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"

@@ -12,7 +12,7 @@ import (
 	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/gateway/ledger/segment"
 	"github.com/lendcli/lend/gateway/ledger/snapshot"
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lendcli/lend/gateway/operation/internal/turn"
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/protocol"
 )
 

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/artifact"
 	header "github.com/lendcli/lend/localhost/binary"
 	"github.com/lendcli/lend/localhost/connection"

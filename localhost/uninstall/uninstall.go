@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"

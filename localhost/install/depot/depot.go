@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/rs/zerolog"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lendcli/lend/internal/failpoint"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
