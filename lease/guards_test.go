@@ -187,3 +187,38 @@ func TestGrantOfARootIsItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
+
+// TestEveryBoundOfAGrant: each by itself.
+func TestEveryBoundOfAGrant(t *testing.T) {
+	t.Parallel()
+	none := name.Parameter{}
+	for title, c := range map[string]struct {
+		field  string
+		change func(*Grant)
+	}{
+		"connector":   {"connector", func(g *Grant) { g.Connector = name.ConnectorKey{} }},
+		"version":     {"version", func(g *Grant) { g.Version = name.Version{} }},
+		"no-commands": {"commands", func(g *Grant) { g.Commands = nil }},
+		"no-command":  {"commands", func(g *Grant) { g.Commands = []name.Command{{}} }},
+		"unsorted":    {"commands", func(g *Grant) { g.Commands = commands("b", "a") }},
+		"no-name":     {"pins", func(g *Grant) { g.Pins = map[name.Parameter][]string{none: {"a"}} }},
+		"no-literal":  {"pins", func(g *Grant) { g.Pins = map[name.Parameter][]string{parameter("a"): {}} }},
+		"not-utf-8":   {"pins", func(g *Grant) { g.Pins = map[name.Parameter][]string{parameter("a"): {"\xff"}} }},
+	} {
+		g := testLease(t).Grants[0]
+		field, rule := g.check()
+		require.Empty(t, field+rule)
+		c.change(&g)
+		field, rule = g.check()
+		require.Equal(t, c.field, field, title)
+		require.NotEmpty(t, rule, title)
+	}
+}
+
+// TestNoPolicyAllowsMoreThanTheHardDepth, were a chain longer than any that is read.
+func TestNoPolicyAllowsMoreThanTheHardDepth(t *testing.T) {
+	t.Parallel()
+	rule := IssuerRule{MaxDepth: MaxDepth + 1, MayName: func(name.PeerID) bool { return true }}
+	require.NoError(t, rule.checkDepth(make([]Lease, MaxDepth+1)))
+	requireReason(t, ReasonDepth, rule.checkDepth(make([]Lease, MaxDepth+2)))
+}

@@ -21,8 +21,9 @@ type guard struct {
 	ID   int
 
 	dir        string
-	start, end int  // of the condition in the file, in bytes
-	pass       bool // taking it away makes the condition true, instead of false
+	start, end int    // of the condition in the file, in bytes
+	pass       bool   // taking it away makes the condition true, instead of false
+	free       string // of a bound: what is there without it, instead of a condition
 
 	candidates []*test // to which it made a difference, fastest first
 	// KilledBy is the test that failed without it.
@@ -90,8 +91,8 @@ type finder struct {
 	src  []byte
 	name string
 	// denies: a true, or a value that is not nil, refuses. passes: what refuses is
-	// false. Both are of the last result.
-	result string // "error", "denies", "passes", "reason", "decision" or ""
+	// false. says: what refuses is a text that is not empty. All are of the last result.
+	result string // "error", "denies", "passes", "reason", "decision", "says" or ""
 	out    []*guard
 }
 
@@ -109,6 +110,9 @@ func find(p part, base string, src []byte) ([]*guard, error) {
 		}
 		fd := &finder{part: p, file: base, fset: fset, src: src, name: fn.Name.Name, result: resultOf(p, fn.Name.Name, fn.Type)}
 		fd.block(fn.Body)
+		if slices.Contains(p.bounds, fn.Name.Name) {
+			fd.bounds(fn.Body)
+		}
 		out = append(out, fd.out...)
 	}
 	return out, nil
@@ -134,11 +138,17 @@ func resultOf(p part, name string, t *ast.FuncType) string {
 			return "reason"
 		case "Decision":
 			return "decision"
+		case "Fault":
+			return "says"
+		case "string":
+			if slices.Contains(p.says, name) {
+				return "says"
+			}
 		}
 	case *ast.StarExpr:
 		switch x := typ.X.(type) { // nil passes
 		case *ast.SelectorExpr:
-			if x.Sel.Name == "Refusal" {
+			if x.Sel.Name == "Refusal" || strings.HasSuffix(x.Sel.Name, "Error") {
 				return "error"
 			}
 		case *ast.Ident:
@@ -183,6 +193,11 @@ func (f *finder) verdict(r *ast.ReturnStmt) verdict {
 		}
 	case "reason":
 		if isID && id.Name == "ReasonInternal" {
+			return passes
+		}
+		return refuses
+	case "says":
+		if lit, ok := last.(*ast.BasicLit); ok && lit.Value == `""` {
 			return passes
 		}
 		return refuses
@@ -261,7 +276,7 @@ func (f *finder) inner(s ast.Stmt) {
 
 func (f *finder) ifStmt(s *ast.IfStmt, rest []ast.Stmt) {
 	switch v := f.ends(s.Body.List); {
-	case v == refuses, f.acts(s.Body.List):
+	case v == refuses, f.acts(s.Body.List), asksNext(s):
 		f.alternatives(s.Cond, false)
 	case v == passes && f.leadsToRefusal(rest):
 		f.conjuncts(s.Cond)
@@ -298,12 +313,34 @@ func (f *finder) ends(list []ast.Stmt) verdict {
 	switch last := list[len(list)-1].(type) {
 	case *ast.ReturnStmt:
 		return f.verdict(last)
+	case *ast.AssignStmt: // a refusal that is returned later
+		if call, ok := last.Rhs[0].(*ast.CallExpr); ok && makesError(call) {
+			return refuses
+		}
 	case *ast.BranchStmt:
-		if last.Tok == token.CONTINUE && (f.result == "error" || f.result == "passes" || f.result == "reason") {
+		if last.Tok == token.CONTINUE && slices.Contains([]string{"error", "passes", "reason", "says"}, f.result) {
 			return refuses // one candidate of a search is passed over
 		}
 	}
 	return untold
+}
+
+// asksNext tells whether an if goes on to the next check while there is no refusal:
+// if err == nil { err = check() }.
+func asksNext(s *ast.IfStmt) bool {
+	none, ok := s.Cond.(*ast.BinaryExpr)
+	if !ok || none.Op != token.EQL || len(s.Body.List) == 0 {
+		return false
+	}
+	kept, ok := none.X.(*ast.Ident)
+	value, isID := none.Y.(*ast.Ident)
+	set, isSet := s.Body.List[len(s.Body.List)-1].(*ast.AssignStmt)
+	if !ok || !isID || !isSet || value.Name != "nil" {
+		return false
+	}
+	into, ok := set.Lhs[len(set.Lhs)-1].(*ast.Ident)
+	_, isCall := set.Rhs[0].(*ast.CallExpr)
+	return ok && isCall && into.Name == kept.Name
 }
 
 // acts tells whether a body cancels, denies or disconnects.
@@ -351,14 +388,54 @@ func (f *finder) operands(e ast.Expr) {
 	}
 }
 
-// alternatives are the operands of a condition that refuses if one of them holds.
+// alternatives are the operands of a condition that refuses if one of them holds, and
+// those of what has to hold beside others.
 func (f *finder) alternatives(e ast.Expr, pass bool) {
-	if b, ok := e.(*ast.BinaryExpr); ok && b.Op == token.LOR {
+	b, ok := e.(*ast.BinaryExpr)
+	if ok && b.Op == token.LOR {
 		f.alternatives(b.X, pass)
 		f.alternatives(b.Y, pass)
 		return
 	}
 	f.add(e, pass)
+	if ok && b.Op == token.LAND {
+		f.nested(b.X, pass)
+		f.nested(b.Y, pass)
+	}
+}
+
+func (f *finder) nested(e ast.Expr, pass bool) {
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		if e.Op == token.LAND {
+			f.nested(e.X, pass)
+			f.nested(e.Y, pass)
+		}
+	case *ast.ParenExpr:
+		if b, ok := e.X.(*ast.BinaryExpr); ok && b.Op == token.LOR {
+			f.alternatives(b, pass)
+		}
+	}
+}
+
+// bounds looks at what keeps a number within limits: each of the two is taken away.
+func (f *finder) bounds(body *ast.BlockStmt) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 2 {
+			return true
+		}
+		if id, ok := call.Fun.(*ast.Ident); !ok || id.Name != "min" && id.Name != "max" {
+			return true
+		}
+		for i, other := range []ast.Expr{call.Args[1], call.Args[0]} {
+			f.add(call, false)
+			g := f.out[len(f.out)-1]
+			g.Key += " without " + f.text(call.Args[i])
+			g.free = f.text(other)
+		}
+		return true
+	})
 }
 
 // conjuncts are the operands of a condition that passes if all of them hold.
@@ -373,9 +450,14 @@ func (f *finder) conjuncts(e ast.Expr) {
 
 var spaces = regexp.MustCompile(`\s+`)
 
+// text is an expression as it is written, on one line.
+func (f *finder) text(e ast.Expr) string {
+	return spaces.ReplaceAllString(string(f.src[f.fset.Position(e.Pos()).Offset:f.fset.Position(e.End()).Offset]), " ")
+}
+
 func (f *finder) add(e ast.Expr, pass bool) {
 	start, end := f.fset.Position(e.Pos()), f.fset.Position(e.End())
-	text := spaces.ReplaceAllString(string(f.src[start.Offset:end.Offset]), " ")
+	text := f.text(e)
 	f.out = append(f.out, &guard{
 		Key:  fmt.Sprintf("%s.%s: %s", f.part.dir, f.name, text),
 		File: f.part.dir + "/" + f.file, Line: start.Line,

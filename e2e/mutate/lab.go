@@ -69,6 +69,13 @@ func lendTaken(id int) bool {
 	}
 	return id == lendMutant
 }
+
+func lendBound[T comparable](id int, bounded, free T) T {
+	if bounded != free && lendTaken(id) {
+		return free
+	}
+	return bounded
+}
 `
 
 // switched is src with a switch in each of the guards, which do not overlap unless one
@@ -85,10 +92,14 @@ func switched(src []byte, guards []*guard) []byte {
 		if g.pass {
 			op, not = "||", ""
 		}
+		open, end := "((", fmt.Sprintf(") %s %slendTaken(%d))", op, not, g.ID)
+		if g.free != "" {
+			open, end = fmt.Sprintf("lendBound(%d, ", g.ID), ", "+g.free+")"
+		}
 		length := g.end - g.start
-		edits = append(edits,
-			edit{g.start, 1<<20 - length, "(("},
-			edit{g.end, -1<<20 + length, fmt.Sprintf(") %s %slendTaken(%d))", op, not, g.ID)})
+		edits = append(edits, // two bounds of one call are one within the other
+			edit{g.start, (1<<20-length)<<12 + g.ID, open},
+			edit{g.end, (-1<<20+length)<<12 - g.ID, end})
 	}
 	slices.SortStableFunc(edits, func(a, b edit) int {
 		if a.at != b.at {

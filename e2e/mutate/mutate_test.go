@@ -66,6 +66,49 @@ func recheck(a bool) {
 	}()
 }
 
+func nested(a, b, c bool) error {
+	if a && (b || !c) {
+		return errNo
+	}
+	return nil
+}
+
+func later(a, b bool) (err error) {
+	if a {
+		err = errors.New("no")
+	}
+	if b {
+		err = nil
+	}
+	if err == nil {
+		err = check()
+	}
+	return err
+}
+
+func fault(a bool) Fault {
+	if a {
+		return FaultNo
+	}
+	return ""
+}
+
+func says(a bool) (at, rule string) {
+	if a {
+		return "x", "wrong"
+	}
+	return "", ""
+}
+
+func shows(a bool) string {
+	if a {
+		return "yes"
+	}
+	return "no"
+}
+
+func bounded(a, b int) int { return min(max(a, 0), b) }
+
 func skipped(a bool) error {
 	if a {
 		return errNo
@@ -76,7 +119,7 @@ func skipped(a bool) error {
 
 func TestGuardsAreFound(t *testing.T) {
 	t.Parallel()
-	found, err := find(part{dir: "p", denies: []string{"revoked"}, skip: []string{"skipped"}}, "p.go", []byte(fixture))
+	found, err := find(part{dir: "p", denies: []string{"revoked"}, says: []string{"says"}, bounds: []string{"bounded"}, skip: []string{"skipped"}}, "p.go", []byte(fixture))
 	require.NoError(t, err)
 	var keys []string
 	for i, g := range found {
@@ -95,6 +138,11 @@ func TestGuardsAreFound(t *testing.T) {
 		"revoked: a removed", "revoked: b removed", "revoked: a removed",
 		"covers: a passes",
 		"recheck: a removed", "recheck: a removed",
+		"nested: a && (b || !c) removed", "nested: b removed", "nested: !c removed",
+		"later: a removed", "later: err == nil removed",
+		"fault: a removed", "says: a removed",
+		"bounded: min(max(a, 0), b) without max(a, 0) removed", "bounded: min(max(a, 0), b) without b removed",
+		"bounded: max(a, 0) without a removed", "bounded: max(a, 0) without 0 removed",
 	}, keys)
 
 	out := string(switched([]byte(fixture), found))
@@ -102,6 +150,7 @@ func TestGuardsAreFound(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, "if ((a) && !lendTaken(1)) || ((b && !a) && !lendTaken(2)) {")
 	require.Contains(t, out, "return ((a) || lendTaken(7)) && (((b || !a)) || lendTaken(8))")
+	require.Contains(t, out, "return lendBound(22, lendBound(23, min(lendBound(24, lendBound(25, max(a, 0), a), 0), b), max(a, 0)), b)")
 	require.Equal(t, strings.Count(fixture, "\n"), strings.Count(out, "\n"), "lines stay where they are")
 }
 

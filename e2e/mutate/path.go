@@ -13,6 +13,10 @@ type part struct {
 	files []string
 	// denies names functions whose true is a refusal; in the others it is false.
 	denies []string
+	// says names functions whose text is a refusal unless it is empty.
+	says []string
+	// bounds names functions whose min and max keep within what is allowed.
+	bounds []string
 	// skip names functions that only look or say.
 	skip []string
 	// tests are packages beside the part's own.
@@ -24,12 +28,13 @@ func path() []part {
 	return []part{
 		{
 			dir: "lease", files: []string{"verify.go", "chain.go", "codec.go", "field.go", "seal.go"},
-			denies: []string{"Revoked"}, skip: []string{"Seal"}, tests: []string{"gateway"},
+			denies: []string{"Revoked"}, says: []string{"check", "checkSet"}, bounds: []string{"checkDepth", "checkNow", "lifeCap", "together"},
+			skip: []string{"Seal"}, tests: []string{"gateway"},
 		},
 		{dir: "lease/envelope", denies: []string{"hasUnknown"}, skip: []string{"Seal", "Encode"}, tests: []string{"lease"}},
 		{dir: "lease/revocation", denies: []string{"Revoked", "matches"}, skip: []string{"Seal", "Marshal"}, tests: []string{"gateway/revocations", "gateway"}},
 		{
-			dir: "protocol/argv", files: []string{"parse.go", "value.go"}, denies: []string{"control", "fileReference", "joinedFile"},
+			dir: "protocol/argv", files: []string{"parse.go", "value.go"}, denies: []string{"control", "fileReference", "joinedFile"}, says: []string{"reject"},
 			tests: []string{"policy"},
 		},
 		{

@@ -142,19 +142,19 @@ func (r *reading) positional(a string) *Error {
 
 func (r *reading) tail(a string) *Error {
 	rest := r.g.command.Rest
-	err := &Error{Parameter: r.g.restName, Index: -1}
+	refuse := func(f Fault, rule string) *Error {
+		return &Error{Kind: f, Parameter: r.g.restName, Index: -1, Rule: rule}
+	}
 	switch {
 	case len(r.rest) == rest.MaxItems:
-		err.Kind, err.Rule = FaultItems, itemsRule(0, rest.MaxItems)
+		return refuse(FaultItems, itemsRule(0, rest.MaxItems))
 	case looksFault(a, false) != "":
-		err.Kind = looksFault(a, false)
+		return refuse(looksFault(a, false), "")
 	case !r.g.rest.MatchString(a):
-		err.Kind, err.Rule = FaultValue, "want a match of "+name.Quote(rest.Pattern)
-	default:
-		r.rest = append(r.rest, a)
-		return nil
+		return refuse(FaultValue, "want a match of "+name.Quote(rest.Pattern))
 	}
-	return err
+	r.rest = append(r.rest, a)
+	return nil
 }
 
 // say adds items to what was said for p.
