@@ -33,6 +33,7 @@ var arrows = []struct {
 	{"protocol/argv", []string{"protocol/argv/*", "protocol/name"}, "one grammar below manifest and policy"},
 	{"protocol/argv/*", []string{"protocol/argv/*", "protocol/name"}, "parts of the grammar"},
 	{"protocol", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
+	{"protocol/pair", []string{"proto/*", "protocol/name"}, "bytes in, values out"},
 	{"lease/envelope", []string{"protocol/name"}, "the form that both kinds of statement share"},
 	{"lease", []string{"lease/envelope", "proto/*", "protocol/name"}, "bytes in, values out"},
 	{"lease/*", []string{"lease", "lease/envelope", "proto/*", "protocol/name"}, "bytes in, values out"},
@@ -48,6 +49,7 @@ var arrows = []struct {
 	{"gateway/client/broker/socket", []string{"gateway/client/broker", "gateway/client/broker/*", "gateway/internal/ownersocket", "protocol/name", "lease"}, "the broker's door"},
 	{"gateway/client/broker/shims", []string{"gateway/ownerfile", "protocol/name"}, "names that lead to lend-shim"},
 	{"gateway/client/broker/*", nil, "what lend-shim links, and bytes of descriptors"},
+	{"gateway/client/pairing", []string{"gateway/client/internal/*", "protocol/name", "protocol/pair"}, "the caller's side of an invitation"},
 	{"gateway/netconf", nil, "transport settings that both ends share"},
 	{"gateway/operation", []string{"gateway/operation/*", "localhost/failpoint", "protocol", "localhost/route"}, "one run; it knows no peer, lease, policy or ledger"},
 	{"gateway/operation/*", nil, "parts of it"},
@@ -81,7 +83,7 @@ var forbidden = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/lend"}, "the command line is in cmd"},
 	{"github.com/libp2p/go-libp2p", []string{"gateway", "gateway/*", "cmd/lend", "e2e/bench"}, "hosts are made by the gateway and its client"},
 	{"github.com/libp2p/go-libp2p/p2p/*", []string{"gateway", "gateway/*", "e2e/bench"}, "hosts are made by the gateway and its client"},
-	{"github.com/lendcli/lend/proto/*", []string{"protocol", "lease", "lease/*"}, "wire types stay behind their package"},
+	{"github.com/lendcli/lend/proto/*", []string{"protocol", "protocol/pair", "lease", "lease/*"}, "wire types stay behind their package"},
 	{"github.com/lendcli/lend/gateway/checkup", []string{"cmd/lend"}, "it looks at what both sides keep"},
 	{"unsafe", []string{"proto/*", "localhost/process", "localhost/process/*", "gateway/ownerfile"}, "system calls only"},
 	{"plugin", nil, "nothing is loaded at run time"},
@@ -90,7 +92,7 @@ var forbidden = []struct {
 // pure lists packages that take bytes and return values, with what they must not
 // import.
 var pure = struct{ pkgs, not []string }{
-	[]string{"protocol", "protocol/name", "protocol/argv", "lease", "lease/envelope", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/preset", "policy/strict", "policy/compare", "policy/replay", "policy/layout", "policy/edit"},
+	[]string{"protocol", "protocol/name", "protocol/argv", "protocol/pair", "lease", "lease/envelope", "lease/revocation", "policy", "policy/file", "policy/surface", "policy/review", "policy/lint", "policy/preset", "policy/strict", "policy/compare", "policy/replay", "policy/layout", "policy/edit"},
 	[]string{"os", "net", "net/*", "os/*", "github.com/rs/zerolog", "log", "log/*", "github.com/libp2p/go-libp2p/core/network", "github.com/libp2p/go-libp2p/core/host"},
 }
 
@@ -250,7 +252,7 @@ var budgetExceptions = map[string]budget{
 	"protocol":           {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":      {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 	"gateway":            {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
-	"gateway/admin":      {exported: 32, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
+	"gateway/admin":      {exported: 36, adr: "0151-the-admin-socket-carries-an-invitation.md"},
 	"gateway/ledger":     {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
 	"gateway/operation":  {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
 	"gateway/client":     {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},

@@ -14,6 +14,7 @@ import (
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
+	"github.com/lendcli/lend/protocol/pair"
 )
 
 // call is one inbound stream and who opened it.
@@ -46,6 +47,10 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 			}
 		}()
 		c.caller.holder = holder
+		if string(s.Protocol()) != pair.ID && !local && !n.door.Welcome(c.caller.id) {
+			c.reset(protocol.CodeDenied) // a guest: nothing is read
+			return
+		}
 		release, ok := n.door.Reading(c.caller.id)
 		if !ok {
 			c.answerUnread(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy})

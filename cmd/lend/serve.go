@@ -19,6 +19,7 @@ import (
 	"github.com/lendcli/lend/gateway/audit"
 	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/ledger"
+	"github.com/lendcli/lend/gateway/pairing"
 	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/gateway/revocations"
 	"github.com/lendcli/lend/localhost"
@@ -146,6 +147,7 @@ type serving struct {
 
 	watching *watching
 	counters counters
+	desk     *pairing.Desk
 }
 
 func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger) (s *serving, err error) {
@@ -226,6 +228,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	}); err != nil {
 		return s, err
 	}
+	s.desk = pairing.NewDesk(s.node)
 	s.policy = a.follow(s, log)
 	if err := s.counters.serve(ctx); err != nil {
 		return s, err

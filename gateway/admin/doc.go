@@ -10,5 +10,6 @@
 // must not descend from the gateway's own process: a command that runs for a peer
 // cannot reach the socket, whatever its user. Where the system tells no peer
 // credentials the socket is refused. The messages are JSON over HTTP/1.1; sizes,
-// times and the number of connections are bounded. Nothing secret passes here.
+// times and the number of connections are bounded. Nothing secret passes here but the
+// link of an invitation.
 package admin

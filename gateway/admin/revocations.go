@@ -159,13 +159,18 @@ func (c *Client) Leases(ctx context.Context, of []LeaseUse) ([]LeaseUse, error) 
 }
 
 func (c *Client) post(ctx context.Context, path string, q, into any) error {
-	b, err := json.Marshal(q)
-	if err != nil {
-		return fmt.Errorf("make admin request: %w", err)
-	}
-	res, err := c.send(ctx, http.MethodPost, path, bytes.NewReader(b))
+	res, err := c.openWith(ctx, path, q)
 	if err != nil {
 		return err
 	}
 	return decode(res, into)
+}
+
+// openWith sends one question as JSON and returns the body of its answer.
+func (c *Client) openWith(ctx context.Context, path string, q any) (io.ReadCloser, error) {
+	b, err := json.Marshal(q)
+	if err != nil {
+		return nil, fmt.Errorf("make admin request: %w", err)
+	}
+	return c.send(ctx, http.MethodPost, path, bytes.NewReader(b))
 }

@@ -104,6 +104,9 @@ func handler(b Backend, log zerolog.Logger, closing <-chan struct{}) http.Handle
 	if r, ok := b.(Revoker); ok {
 		revoking(mux, r, log)
 	}
+	if i, ok := b.(Inviter); ok {
+		inviting(mux, i, log, closing)
+	}
 	return mux
 }
 

@@ -30,6 +30,7 @@ type Door struct {
 	pool    debt
 	trickle time.Time // before it no stranger comes in, while pool is in debt
 	closed  bool
+	invites bool // guests may come in
 }
 
 // peerState is one peer's. It is kept while the peer holds anything, until none of its
@@ -45,6 +46,8 @@ type peerState struct {
 	debt    debt
 	// remembered: debt outlives what the peer holds.
 	remembered bool
+	// welcome: the policy admitted it when it connected; kept: it has an invitation.
+	welcome, kept bool
 }
 
 // New returns a door that p guards. disconnect closes all connections of a peer;
@@ -99,6 +102,7 @@ func (d *Door) admit(p peer.ID) bool {
 		}
 		return d.poolLocked(d.now())
 	case policy.AdmitNone:
+		return d.guestLocked(p)
 	}
 	return false
 }
@@ -120,8 +124,8 @@ func (d *Door) poolLocked(now time.Time) bool {
 func (d *Door) stranger(p peer.ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n, ok := PeerName(p)
-	return !ok || d.policy.Admission(n) != policy.AdmitNamed
+	n, _ := PeerName(p) // a key without a name is the zero name, which no policy names
+	return d.policy.Admission(n) != policy.AdmitNamed
 }
 
 func (d *Door) strangersLocked() (n int) {
@@ -150,11 +154,14 @@ func (d *Door) connected(p peer.ID) {
 	if !ok {
 		return
 	}
-	st := d.getLocked(p)
+	st, admission := d.getLocked(p), d.policy.Admission(n)
 	st.conns++
-	if d.policy.Admission(n) != policy.AdmitNamed && !st.proved && st.expires == nil && !d.closed {
+	st.welcome = st.welcome || admission != policy.AdmitNone
+	if admission != policy.AdmitNamed && !st.proved && !st.kept && st.expires == nil && !d.closed {
 		grace := d.Grace
-		if d.strangersLocked() >= MaxStrangers {
+		if !st.welcome {
+			grace = d.graceLocked()
+		} else if d.strangersLocked() >= MaxStrangers {
 			grace = 0
 		}
 		st.expires = time.AfterFunc(grace, func() { d.disconnect(p) })
@@ -193,7 +200,7 @@ func (d *Door) pruneLocked(p peer.ID, st *peerState) {
 		return
 	}
 	st.stopTimer()
-	st.proved = false
+	st.proved, st.welcome, st.kept = false, false, false
 	if st.unread > 0 || st.running > 0 {
 		return
 	}
@@ -285,6 +292,7 @@ func (d *Door) Swap(p *policy.Policy) {
 	for id, st := range d.known { // a stranger that has a name now may stay
 		if n, ok := PeerName(id); ok && p.Admission(n) == policy.AdmitNamed {
 			st.stopTimer()
+			st.welcome = true
 		}
 	}
 }
@@ -296,6 +304,9 @@ func (d *Door) Unwelcome() (out []peer.ID) {
 	for id, st := range d.known {
 		n, ok := PeerName(id)
 		a := d.policy.Admission(n)
+		if d.invites && (st.kept || a == policy.AdmitNone && !st.welcome) {
+			continue // a guest: its time is bounded
+		}
 		if st.conns > 0 && (!ok || a == policy.AdmitNone || a == policy.AdmitStranger && !st.proved && st.expires == nil) {
 			out = append(out, id)
 		}

@@ -246,7 +246,7 @@ func resources(l policy.Limits, stranger func(peer.ID) bool) (network.ResourceMa
 	var at atomic.Pointer[Transport]
 	derived := TransportOf(l)
 	at.Store(&derived)
-	return newResources(&at, stranger)
+	return newResources(&at, stranger, func(peer.ID) bool { return false })
 }
 
 func TestResourcesLieAboveThePolicy(t *testing.T) {

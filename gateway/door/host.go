@@ -57,7 +57,7 @@ func (d *Door) Host(c HostConfig) (host.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)
 	}
-	resources, err := newResources(&d.transport, d.stranger)
+	resources, err := newResources(&d.transport, d.stranger, d.guest)
 	if err != nil {
 		return nil, fmt.Errorf("set resource limits: %w", err)
 	}
@@ -134,7 +134,7 @@ func Muxer() network.Multiplexer {
 }
 
 // newResources keeps the transport within the bounds that t points to.
-func newResources(t *atomic.Pointer[Transport], stranger func(peer.ID) bool) (network.ResourceManager, error) {
+func newResources(t *atomic.Pointer[Transport], stranger, guest func(peer.ID) bool) (network.ResourceManager, error) {
 	open := rcmgr.ResourceLimits{
 		Streams: rcmgr.Unlimited, StreamsInbound: rcmgr.Unlimited, StreamsOutbound: rcmgr.Unlimited,
 		Conns: rcmgr.Unlimited, ConnsInbound: rcmgr.Unlimited, ConnsOutbound: rcmgr.Unlimited,
@@ -152,7 +152,7 @@ func newResources(t *atomic.Pointer[Transport], stranger func(peer.ID) bool) (ne
 	return rcmgr.NewResourceManager(
 		&limiter{
 			Limiter: rcmgr.NewFixedLimiter(others.Build(rcmgr.DefaultLimits.Scale(1<<30, math.MaxInt16))),
-			of:      t, stranger: stranger,
+			of:      t, stranger: stranger, guest: guest,
 		},
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithLimitPerSubnet(

@@ -104,8 +104,8 @@ func twice(n int) int {
 // limiter has the scopes that are bound; what it embeds leaves the others open.
 type limiter struct {
 	rcmgr.Limiter
-	of       *atomic.Pointer[Transport]
-	stranger func(peer.ID) bool
+	of              *atomic.Pointer[Transport]
+	stranger, guest func(peer.ID) bool
 }
 
 // GetSystemLimits bounds connections in all.
@@ -118,8 +118,17 @@ func (l *limiter) GetTransientLimits() rcmgr.Limit {
 	return bound(func() (int, int, int64) { return math.MaxInt, l.of.Load().Conns / 4, math.MaxInt64 })
 }
 
-// GetPeerLimits is asked when a peer connects.
+// GetPeerLimits is asked when a peer connects. A guest may have become a named peer since.
 func (l *limiter) GetPeerLimits(p peer.ID) rcmgr.Limit {
+	if l.guest(p) {
+		return bound(func() (int, int, int64) {
+			if l.guest(p) {
+				return streamsPerGuest, connsPerGuest, guestMemory
+			}
+			t := l.of.Load()
+			return t.StreamsPerPeer, t.ConnsPerPeer, t.MemoryPerPeer
+		})
+	}
 	if l.stranger(p) {
 		return bound(func() (int, int, int64) {
 			t := l.of.Load()

@@ -261,7 +261,7 @@ func TestPaceOfAClockThatIsSetBack(t *testing.T) {
 
 func TestReloadMovesTheTransport(t *testing.T) {
 	d := New(rules(t, false, "operations: 4096, operations_per_peer: 10"), (&gone{}).add)
-	r, err := newResources(&d.transport, func(peer.ID) bool { return false })
+	r, err := newResources(&d.transport, func(peer.ID) bool { return false }, func(peer.ID) bool { return false })
 	require.NoError(t, err)
 	defer r.Close()
 	one, _ := someone(t, 1)

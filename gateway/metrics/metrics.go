@@ -45,6 +45,7 @@ func events() []string {
 		"gateway.started", "gateway.stopped",
 		"policy.loaded", "policy.rejected", "policy.missing", "policy.restored",
 		"revocation.added", "lockdown.on", "lockdown.off",
+		"peer.invited", "peer.paired", "peer.refused",
 		"degraded", "recovered", "checkpoint.kept",
 		otherEvent,
 	}

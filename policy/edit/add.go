@@ -89,6 +89,20 @@ func Add(filename string, data []byte, p Part, source policy.Contracts) (Result,
 	return r, nil
 }
 
+// Introduce adds a peer's name and ID to a file, and no rule. What the peer has by that
+// alone (a rule may be for all that an issuer names) is in the changes. Other errors than
+// *RefusedError are those of policy.Parse.
+func Introduce(filename string, data []byte, n Newcomer, source policy.Contracts) (r Result, err error) {
+	w, err := begin(filename, data, source)
+	if err == nil {
+		_, err = w.introduce(&Grant{Peer: n.Name, ID: n.ID})
+	}
+	if err == nil {
+		r, err = w.finish()
+	}
+	return r, err
+}
+
 // declare adds the declarations that the file does not have; one that it has has to be
 // the same.
 func (w *work) declare(p Part) error {

@@ -1,8 +1,9 @@
 // Package edit changes a policy file as an owner would by hand: what it does not have
 // to touch stays byte for byte, comments included.
 //
-//	Allow   one more rule (or more commands in one), and a peer's name if it is new
-//	Deny    takes commands away from one peer, and from nobody else
+//	Allow      one more rule (or more commands in one), and a peer's name if it is new
+//	Introduce  a peer's name and ID, and nothing else
+//	Deny       takes commands away from one peer, and from nobody else
 //
 // Each returns a Result only if it was checked: the file that came out was read anew,
 // has no error and no failing test, gives the peer what was asked (or no longer gives
