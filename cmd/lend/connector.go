@@ -55,7 +55,7 @@ func storeError(err error) error {
 	case errors.Is(err, install.ErrNoRegistry):
 		return &hinted{err: err, hint: "npm's own setting is shown by: npm config get registry"}
 	case errors.Is(err, install.ErrNoRuntime):
-		return &hinted{err: err, hint: "lend runtime add node"}
+		return &hinted{err: err, hint: "lend runtime list, and lend runtime add --help"}
 	case errors.Is(err, install.ErrNoArchive), errors.Is(err, remote.ErrRefused):
 		return &hinted{err: err, hint: "give the file: --archive FILE"}
 	case errors.Is(err, install.ErrConflict):

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -84,6 +88,9 @@ $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 // newPlaces makes the paths absolute.
 func newPlaces(from, out, key string) (string, string, error) {
 	kind, what, _ := strings.Cut(from, ":")
+	if what == "" {
+		kind = "" // neither
+	}
 	if out == "" {
 		out = key
 	}
@@ -141,7 +148,7 @@ A running gateway takes the change up at once.`,
 			return a.withStore(registry, func(s *install.Store) error {
 				r, err := s.Add(cmd.Context(), install.Source{Path: path, Replace: replace, Archive: archive}, a.progress())
 				if err != nil {
-					return err
+					return sourceError(path, err)
 				}
 				if err := a.reconcileRunning(cmd.Context()); err != nil {
 					return err
@@ -162,6 +169,18 @@ A running gateway takes the change up at once.`,
 	c.Flags().StringVar(&archive, "archive", "", "the archive that the manifest names, instead of fetching it")
 	c.Flags().StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
+}
+
+// sourceError says what to give instead of a path that is no Connector.
+func sourceError(path string, err error) error {
+	info, look := os.Stat(path)
+	if look == nil && info.IsDir() {
+		_, look = os.Stat(filepath.Join(path, manifest.FileName))
+	}
+	if errors.Is(look, fs.ErrNotExist) {
+		return &hinted{err: err, hint: "lend connector new npm:NAME@VERSION, or exec:PATH, makes a directory to add"}
+	}
+	return err
 }
 
 // printAdded ends with what a policy would need to share it.

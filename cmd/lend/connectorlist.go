@@ -96,13 +96,21 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 				if err != nil {
 					return err
 				}
+				root, err := a.connectionsHere()
+				if err != nil {
+					return err
+				}
+				state := stateOf(root, r.Manifest.Key, r.Manifest.Version)
 				return a.show(struct {
 					SchemaVersion int `json:"schemaVersion"`
 					shownRelease
 					shownInstallation
 					shownLive
 					shownAbout
-				}{jsonSchema, shown, installationShown(found), live, about}, func() error { return a.printRelease(shown, about, r, found, live) })
+					State string `json:"state"` // enabled, disabled, partly disabled, removing, unreadable
+				}{jsonSchema, shown, installationShown(found), live, about, state}, func() error {
+					return a.printRelease(shown, about, r, found, live, state)
+				})
 			})
 		},
 	}
@@ -110,7 +118,7 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 	return c
 }
 
-func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, found inspect.Result, live shownLive) error {
+func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, found inspect.Result, live shownLive, state string) error {
 	rows := [][]string{
 		{"connector", s.Key + " " + s.Version},
 		{"name", name.Quote(s.DisplayName)},
@@ -118,6 +126,7 @@ func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, 
 		{"release", s.Digest},
 		{"contract", s.ContractHash},
 		{"installed", installedText(string(found.State), string(found.Reason))},
+		{"state", state},
 	}
 	rows = append(append(rows, about.rows()...), live.rows()...)
 	for _, secret := range s.Secrets {
@@ -202,7 +211,7 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 					return nil
 				})
 				if failed {
-					a.note("lend: hint: lend connector remove KEY, then add it again")
+					a.note("lend: hint: lend connector add SOURCE, with what it was added from, repairs it")
 					return errors.Join(err, &statusError{1})
 				}
 				return err

@@ -63,6 +63,9 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 				if err != nil {
 					return err
 				}
+				if src.Exec != "" && src.Version == "" {
+					a.note("lend: without --version it counts as %s, which fits no range of a Connector", r.Version)
+				}
 				return a.showRuntimes([]install.Runtime{r})
 			})
 		},

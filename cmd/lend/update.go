@@ -46,7 +46,7 @@ version beside the others and retires none.`,
 					return &usageError{err: err, hint: "--version VERSION"}
 				}
 				if err != nil {
-					return err
+					return sourceError(u.Path, err)
 				}
 				return a.showUpdate(releaseShown(now), from)
 			})

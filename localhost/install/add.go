@@ -7,13 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
-	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/artifact"
 	header "github.com/lendcli/lend/localhost/binary"
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
@@ -191,6 +192,11 @@ func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progres
 func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
 	inspect func(tree fs.FS, m manifest.Manifest) ([]string, error),
 ) (m manifest.Manifest, snap *artifact.Snapshot, sig []byte, err error) {
+	if info, look := os.Stat(src); look == nil && info.IsDir() {
+		if _, look = os.Lstat(filepath.Join(src, manifest.FileName)); errors.Is(look, fs.ErrNotExist) {
+			return m, nil, nil, fmt.Errorf("import artifact: %w", errNoManifest()) // before all of a home is copied
+		}
+	}
 	stage := p.at("import")
 	err = artifact.Import(ctx, src, g.Path(artifactTree), artifact.Options{
 		Limits:   artifact.ConnectorLimits(),
@@ -210,10 +216,14 @@ func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
 	return m, snap, sig, err
 }
 
+func errNoManifest() error {
+	return &artifact.RefusedError{Reason: "there is no " + manifest.FileName + " at its root"}
+}
+
 func readManifest(tree fs.FS) (manifest.Manifest, error) {
 	f, err := tree.Open(manifest.FileName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return manifest.Manifest{}, &artifact.RefusedError{Reason: "there is no " + manifest.FileName + " at its root"}
+		return manifest.Manifest{}, errNoManifest()
 	}
 	if err != nil {
 		return manifest.Manifest{}, err

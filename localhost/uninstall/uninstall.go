@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/protocol/name"
@@ -60,7 +60,7 @@ func Remove(ctx context.Context, c Config, r Request) error {
 		return fmt.Errorf("remove connector %s: %w", r.Connector, ErrVersion)
 	}
 	if err := c.remove(ctx, r); err != nil {
-		return fmt.Errorf("remove connector %s: %w", r.Connector, err)
+		return fmt.Errorf("remove connector %s: %w", strings.TrimSpace(r.Connector.String()+" "+r.Version.String()), err)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/rs/zerolog"
 )

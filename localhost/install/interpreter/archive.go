@@ -31,7 +31,7 @@ func (src Source) unpackArchive(ctx context.Context, p Place) (depot.Runtime, er
 	case language(src.Name) != "python":
 		return depot.Runtime{}, errors.New("an archive is taken for \"python\" or \"python3\" alone")
 	case !manifest.ExactVersion(src.Version):
-		return depot.Runtime{}, errors.New("give the version of what is in the archive, such as 3.11.2")
+		return depot.Runtime{}, errors.New("give the version of what is in the archive, such as 3.11.2 (--version)")
 	}
 	file, err := src.checkedArchive(p)
 	if err != nil {
@@ -54,7 +54,7 @@ func (src Source) unpackArchive(ctx context.Context, p Place) (depot.Runtime, er
 
 func (src Source) checkedArchive(p Place) (string, error) {
 	if b, err := hex.DecodeString(src.SHA256); err != nil || len(b) != sha256.Size || strings.ToLower(src.SHA256) != src.SHA256 {
-		return "", errors.New("give the SHA-256 of the archive: 64 lower-case hexadecimal digits")
+		return "", errors.New("give the SHA-256 of the archive: 64 lower-case hexadecimal digits, as sha256sum prints them (--sha256)")
 	}
 	in, err := open(src.Archive)
 	if err != nil {

@@ -80,7 +80,7 @@ func (src Source) unpackManaged(ctx context.Context, p Place) (depot.Runtime, er
 		t.integrity = src.Integrity
 	}
 	if t.integrity == "" {
-		return depot.Runtime{}, fmt.Errorf("give the integrity of %s@%s: only %s's tried version has a known one", t.pkg, t.version, src.Name)
+		return depot.Runtime{}, fmt.Errorf("give the integrity of %s@%s: only %s's tried version has a known one (--integrity sha512-…)", t.pkg, t.version, src.Name)
 	}
 	want, err := npm.ParseIntegrity(t.integrity)
 	if err != nil {
@@ -147,7 +147,7 @@ func (t tarball) skip(p string) bool {
 
 func (src Source) copyExecutable(ctx context.Context, p Place) (depot.Runtime, error) {
 	if src.Exec == "" || !filepath.IsAbs(src.Exec) || src.File+src.Integrity+src.SHA256 != "" {
-		return depot.Runtime{}, errors.New("give the absolute path of its executable (--exec PATH), or an archive with its SHA-256")
+		return depot.Runtime{}, errors.New("give the absolute path of its executable (--exec PATH), or of python an archive with its digest (--archive FILE --sha256 HEX)")
 	}
 	if src.Version == "" {
 		src.Version = "0.0.0"
