@@ -214,19 +214,23 @@ func (f *finder) verdict(r *ast.ReturnStmt) verdict {
 
 // makesError tells whether a call makes an error rather than passing one on.
 func makesError(c *ast.CallExpr) bool {
-	name := ""
-	switch fun := c.Fun.(type) {
-	case *ast.Ident:
-		name = fun.Name
-	case *ast.SelectorExpr:
-		name = fun.Sel.Name
-	}
-	switch name {
+	switch calledName(c) {
 	case "Errorf", "New", "refuse", "refusalOf", "badField", "invalid", "unavailable", "at", "answer", "Join", "violation", "violationf",
 		"asViolation", "unknownFlag":
 		return true
 	}
 	return false
+}
+
+// calledName is the name of what is called, without package or receiver.
+func calledName(c *ast.CallExpr) string {
+	switch fun := c.Fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		return fun.Sel.Name
+	}
+	return ""
 }
 
 // block looks at the statements of a body.
@@ -313,8 +317,8 @@ func (f *finder) ends(list []ast.Stmt) verdict {
 	switch last := list[len(list)-1].(type) {
 	case *ast.ReturnStmt:
 		return f.verdict(last)
-	case *ast.AssignStmt: // a refusal that is returned later
-		if call, ok := last.Rhs[0].(*ast.CallExpr); ok && makesError(call) {
+	case *ast.AssignStmt: // a refusal that is returned later; joined is what only failed as well
+		if call, ok := last.Rhs[0].(*ast.CallExpr); ok && makesError(call) && calledName(call) != "Join" {
 			return refuses
 		}
 	case *ast.BranchStmt:
@@ -340,7 +344,7 @@ func asksNext(s *ast.IfStmt) bool {
 	}
 	into, ok := set.Lhs[len(set.Lhs)-1].(*ast.Ident)
 	_, isCall := set.Rhs[0].(*ast.CallExpr)
-	return ok && isCall && into.Name == kept.Name
+	return ok && isCall && into.Name == kept.Name && slices.Contains([]string{"err", "bad"}, kept.Name)
 }
 
 // acts tells whether a body cancels, denies or disconnects.

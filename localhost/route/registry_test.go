@@ -171,6 +171,8 @@ func TestStartCLIBounds(t *testing.T) {
 		"digest-not-hex":      func(q *StartCLIRequest) { q.ReleaseDigest = strings.Repeat("x", 64) },
 		"hash-without-prefix": func(q *StartCLIRequest) { q.ContractHash = strings.Repeat("c", 64) },
 		"zero-identity":       func(q *StartCLIRequest) { q.Identity = Identity{} },
+		"negative-processes":  func(q *StartCLIRequest) { q.Limits.Processes = -1 },
+		"negative-memory":     func(q *StartCLIRequest) { q.Limits.Memory = -1 },
 	} {
 		q := request(d.Identity)
 		change(&q)
