@@ -16,8 +16,8 @@ import (
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
 	"github.com/lendcli/lend/gateway/revocations"
-	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
@@ -252,7 +252,7 @@ func (n *Node) still(e *entry, d *decision) (*decision, error) {
 		}
 		r := e.request
 		r.Now = now
-		if d, err = n.within(d.frozen, d.bytes, r); err != nil {
+		if d, err = n.within(p, d.frozen, d.bytes, r); err != nil {
 			return nil, err
 		}
 	}
@@ -304,14 +304,11 @@ func (n *Node) decide(v *lease.Verified, r policy.Request) (*decision, error) {
 		return nil, &deniedError{d}
 	}
 	frozen := p.Freeze(r.Issuer, r.Peer, r.Now, targets(v), n.contracts)
-	encoded, err := grant.Encode(frozen)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(encoded) > ledger.MaxFrozen:
+	encoded := grant.Encode(frozen)
+	if len(encoded) > ledger.MaxFrozen {
 		return nil, &protocol.Refusal{Code: protocol.CodeUnsupported, Public: "the lease grants more than an invocation can freeze"}
 	}
-	return n.within(frozen, encoded, r)
+	return n.within(p, frozen, encoded, r)
 }
 
 // targets are the commands that a lease grants.
@@ -329,14 +326,15 @@ func (n *Node) decideWithin(stored []byte, r policy.Request) (*decision, error) 
 	if err != nil {
 		return nil, err
 	}
-	return n.within(frozen, stored, r)
-}
-
-func (n *Node) within(frozen []*policy.Surface, encoded []byte, r policy.Request) (*decision, error) {
 	p, err := n.current()
 	if err != nil {
 		return nil, err
 	}
+	return n.within(p, frozen, stored, r)
+}
+
+// within asks the frozen grant and p, which is the current policy.
+func (n *Node) within(p *policy.Policy, frozen []*policy.Surface, encoded []byte, r policy.Request) (*decision, error) {
 	d := p.DecideWithin(frozen, r, n.contracts)
 	if !d.Allowed {
 		return nil, &deniedError{d}
@@ -359,17 +357,14 @@ func (n *Node) pin(r policy.Request, d *decision) (route.Identity, error) {
 // record is what the ledger keeps of a start: no argument values, unless the deciding
 // rule says so.
 func (n *Node) record(e *entry, d *decision, identity route.Identity) (ledger.Start, error) {
-	pinned, err := json.Marshal(identity)
-	if err != nil {
-		return ledger.Start{}, fmt.Errorf("encode route identity: %w", err)
-	}
+	pinned, pinErr := json.Marshal(identity)
 	arguments, variables := d.Recorded(n.ledger.Digest)
 	noted, err := audit.Noted{
 		Rule: d.Rule.Name, Policy: d.policy.Digest(), Workspace: d.Workspace.String(), Purpose: name.Quote(e.verified.Purpose),
 		Links: revocations.Links(e.verified.Subject(), e.verified.Subjects()), Arguments: arguments, Variables: variables,
 	}.Encode()
-	if err != nil {
-		return ledger.Start{}, err
+	if err := errors.Join(pinErr, err); err != nil {
+		return ledger.Start{}, fmt.Errorf("encode record: %w", err)
 	}
 	return ledger.Start{
 		LeaseNotAfter: e.verified.Links[0].NotAfter, // what counts under the root is needed until then

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/argv"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // control serves one request and its reply.
@@ -92,8 +92,11 @@ func (n *Node) cancelKnown(k ledger.Key, grace time.Duration) (protocol.Operatio
 	e := n.live.get(k)
 	if e == nil {
 		o, err := n.ledger.Lookup(k)
-		if err != nil || o.State == ledger.StateNone {
+		if err != nil {
 			return 0, err
+		}
+		if o.State == ledger.StateNone {
+			return 0, nil
 		}
 		if e = n.live.get(k); e == nil {
 			return wireState(o.State), n.pastRevoked(k, o)
@@ -227,9 +230,9 @@ func (n *Node) entries(c caller, chain [][]byte) (out []protocol.CatalogEntry, e
 			continue
 		}
 		seen[s.Target()] = true
-		entry, err := n.describe(v, s, within)
+		entry, err := describe(v, s, within)
 		if err != nil {
-			return nil, err
+			continue // the lease leaves nothing of it to run
 		}
 		out = append(out, entry)
 	}
@@ -246,26 +249,17 @@ func sameStart(frozen []*policy.Surface, s *policy.Surface) *policy.Surface {
 	return nil
 }
 
-// describe shows what both surfaces accept.
-func (n *Node) describe(v *lease.Verified, current, frozen *policy.Surface) (protocol.CatalogEntry, error) {
+// describe shows what both surfaces accept, by what the lease grants. An error means
+// that this is nothing.
+func describe(v *lease.Verified, current, frozen *policy.Surface) (protocol.CatalogEntry, error) {
 	t, command := current.Target(), current.Command()
 	grant, err := v.Grant(t.Connector, t.Version, t.Command)
 	if err != nil {
 		return protocol.CatalogEntry{}, err
 	}
-	schema, err := current.InputSchema(grant.Pins)
+	schema, err := bothSchemas(current, frozen, grant.Pins)
 	if err != nil {
-		return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
-	}
-	if !bytes.Equal(current.Marshal(), frozen.Marshal()) {
-		older, err := frozen.InputSchema(grant.Pins)
-		if err != nil {
-			return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
-		}
-		both := map[string]any{"type": "object", "allOf": []json.RawMessage{older, schema}}
-		if schema, err = json.Marshal(both); err != nil {
-			return protocol.CatalogEntry{}, fmt.Errorf("describe input: %w", err)
-		}
+		return protocol.CatalogEntry{}, err
 	}
 	return protocol.CatalogEntry{
 		Connector: t.Connector, Version: t.Version, Command: t.Command,
@@ -273,4 +267,20 @@ func (n *Node) describe(v *lease.Verified, current, frozen *policy.Surface) (pro
 		Stdin:  slices.ContainsFunc(command.Parameters, func(p argv.Parameter) bool { return p.Stdin != nil }),
 		Limits: wireLimits(current.Limits().Both(frozen.Limits())),
 	}, nil
+}
+
+// bothSchemas is the schema of what both surfaces accept: theirs, if they are the same.
+func bothSchemas(current, frozen *policy.Surface, pins map[name.Parameter][]string) (json.RawMessage, error) {
+	newer, err := current.InputSchema(pins)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(current.Marshal(), frozen.Marshal()) {
+		return newer, nil
+	}
+	older, err := frozen.InputSchema(pins)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"type": "object", "allOf": []json.RawMessage{older, newer}})
 }

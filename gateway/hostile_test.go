@@ -240,6 +240,9 @@ func TestLeaseThatGrantsTooMuch(t *testing.T) {
 	s := w.start(l, "aa")
 	s.Version = grants[0].Version
 	dial.run(s).wantRefused(protocol.CodeUnsupported)
+	s = w.start(l, "aa", "--nope")
+	s.Version = grants[0].Version
+	dial.run(s).wantRefused(protocol.CodeArgumentRejected) // what is denied hears why
 	c := dial.stream(protocol.CatalogID)
 	require.NoError(t, protocol.WriteCatalogRequest(c, &protocol.CatalogRequest{Lease: [][]byte{l}}))
 	_, err := protocol.ReadCatalog(c)

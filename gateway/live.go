@@ -12,8 +12,8 @@ import (
 	"github.com/lendcli/lend/gateway/early"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/operation"
-	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/policy"
 	"github.com/lendcli/lend/protocol"
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lendcli/lend/policy"
@@ -12,19 +13,14 @@ import (
 
 const most = 512 // parsed ones that are remembered
 
-// Encode returns the form in which a frozen grant is kept.
-func Encode(surfaces []*policy.Surface) ([]byte, error) {
-	raw := make([]json.RawMessage, len(surfaces))
+// Encode returns the form in which a frozen grant is kept: a list in JSON of the
+// surfaces, each as its own bytes are.
+func Encode(surfaces []*policy.Surface) []byte {
+	docs := make([][]byte, len(surfaces))
 	for i, s := range surfaces {
-		raw[i] = s.Marshal()
+		docs[i] = s.Marshal()
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // a surface is kept as its bytes are
-	if err := e.Encode(raw); err != nil {
-		return nil, fmt.Errorf("encode frozen grant: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return slices.Concat([]byte("["), bytes.Join(docs, []byte(",")), []byte("]"))
 }
 
 func decode(b []byte) ([]*policy.Surface, error) {
