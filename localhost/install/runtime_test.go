@@ -3,6 +3,7 @@ package install
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/lendcli/lend/localhost/install/interpreter"
@@ -108,4 +109,82 @@ func TestChooseRuntimeTakesTheNewest(t *testing.T) {
 	}
 	require.Equal(t, []string{"dash 0.0.0", "python3 4.0.0", "python3 4.0.0-rc.1", "python3 3.11.2", "python3 3.10.0", "python3 3.9.0"}, got)
 	require.Equal(t, "python3@3.11.2", add(t, s, greeter(`, "range": ">=3.0.0 <4.0.0"`).dir(t)).Runtime)
+}
+
+// Managed runtime resolver: the executable that was verified is the one that runs. One
+// that was replaced is found before the start, and the system's own is never used.
+func TestManagedRuntimeResolverRunsWhatWasVerified(t *testing.T) {
+	s := openStore(t, Config{})
+	system := filepath.Join(files{"bin/python3": binary}.dir(t), "bin")
+	t.Setenv("PATH", system) // there is one
+	_, err := s.Add(t.Context(), Source{Path: greeter("").dir(t)}, nil)
+	require.ErrorIs(t, err, ErrNoRuntime)
+	rt, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: filepath.Join(system, "python3"), Version: "3.11.2"}, nil)
+	require.NoError(t, err)
+	r := add(t, s, greeter("").dir(t))
+	l, err := s.Launch(r)
+	require.NoError(t, err)
+	require.Equal(t, rt.Path, l.Path)
+	require.False(t, strings.HasPrefix(l.Path, system))
+	require.NoError(t, l.Verify())
+
+	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o700))
+	require.NoError(t, os.Rename(rt.Path, rt.Path+".was"))
+	require.NoError(t, os.WriteFile(rt.Path, []byte(binary), 0o500)) // the same bytes in another file are not enough, beside what was there
+	require.ErrorIs(t, l.Verify(), ErrTampered)
+	require.NoError(t, os.Remove(rt.Path+".was"))
+	require.NoError(t, os.Chmod(rt.Path, 0o700))
+	require.NoError(t, os.WriteFile(rt.Path, []byte(binary+" and more"), 0o700))
+	require.NoError(t, os.Chmod(rt.Path, 0o500))
+	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o500))
+	require.ErrorIs(t, l.Verify(), ErrTampered)
+	_, err = s.Launch(r)
+	require.ErrorIs(t, err, ErrTampered)
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o700))
+	require.NoError(t, os.Remove(rt.Path))
+	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o500))
+	_, err = s.Launch(r)
+	require.Error(t, err, "not there, and the system's is not taken for it")
+}
+
+// Runtime ABI check: another ABI, profile or range is refused when a release is added,
+// and another interpreter than that one when it is prepared for a route.
+func TestRuntimeABICheckIsExact(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Config{})
+	exec := filepath.Join(files{"bin/tool": binary}.dir(t), "bin", "tool")
+	runtime := func(name, version, more string) Runtime {
+		at := exec + more
+		require.NoError(t, os.WriteFile(at, []byte(binary+more), 0o700))
+		rt, err := s.AddRuntime(t.Context(), RuntimeSource{Name: name, Exec: at, Version: version}, nil)
+		require.NoError(t, err)
+		return rt
+	}
+	rt := runtime("python3", "3.11.2", "")
+	runtime("python", "2.7.18", "")
+	for n, want := range map[string]string{
+		"abi":           `"profile": "python3", "abi": "python4-` + rt.Target + `"`,
+		"abi of target": `"profile": "python3", "abi": "python3-plan9-x64"`,
+		"profile":       `"profile": "pypy"`,
+		"range":         `"profile": "python3", "range": ">=3.12.0"`,
+		"upper range":   `"profile": "python3", "range": "<3.11.2"`,
+	} {
+		f := greeter("")
+		f["connector-manifest.json"] = strings.Replace(f["connector-manifest.json"], `"profile": "python3"`, want, 1)
+		_, err := s.Add(t.Context(), Source{Path: f.dir(t)}, nil)
+		require.ErrorIs(t, err, ErrNoRuntime, n)
+	}
+	r := add(t, s, greeter(`, "range": ">=3.11.0 <3.12.0", "abi": "`+rt.ABI+`"`).dir(t))
+	l, err := s.Launch(r)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	runtime("python3", "3.11.9", " newer") // which fits, and is another
+	l, err = s.Launch(r)
+	require.NoError(t, err)
+	require.Equal(t, rt.Path, l.Path, "the one that it was added with")
+	require.NoError(t, l.Close())
+	runtime("python3", "3.11.2", " of other bytes")
+	_, err = s.Launch(r)
+	require.ErrorIs(t, err, ErrNoRuntime)
 }

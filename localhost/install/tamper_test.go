@@ -56,7 +56,8 @@ func TestOneByte(t *testing.T) {
 	})
 }
 
-func TestEditsOfTheSourceHaveNoEffect(t *testing.T) {
+// Execution snapshots: whatever is done to the source after it was added.
+func TestExecutionSnapshotsAreNotTheSource(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
 	src := printer("1.0.0").dir(t)

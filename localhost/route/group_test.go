@@ -164,7 +164,8 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-func TestConnection(t *testing.T) {
+// Execution connection: what the transport can do is kept, and it is released once.
+func TestExecutionConnectionKeepsCapabilitiesAndReleasesOnce(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
 	l := &fakeLauncher{}
@@ -191,11 +192,15 @@ func TestConnection(t *testing.T) {
 	require.NoError(t, c.Kill())
 
 	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() { _ = c.Close() })
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() { errs[i] = c.Close() })
 	}
 	wg.Wait()
 	require.EqualValues(t, 1, l.last.Load().closes.Load())
+	for _, err := range errs {
+		require.NoError(t, err, "each has the error of the first")
+	}
 }
 
 // A start that races the retirement of its route, a thousand times: whichever
