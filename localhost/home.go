@@ -3,33 +3,22 @@ package localhost
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 
-	"github.com/lendcli/lend/localhost/home"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
 )
 
 // startPrivately starts spec with directories of its own, a copy of the connection's,
-// which are dropped when the process has been closed; or with the connection's, if
-// the owner shares them. A home that cannot be copied starts nothing.
+// which are dropped when the process has been closed. A home that cannot be copied starts
+// nothing.
 func (l *launcher) startPrivately(ctx context.Context, spec process.Spec) (route.Process, error) {
-	config, err := l.account.Config()
-	if err != nil {
-		return nil, unavailable("read connection", err)
-	}
-	if config.SharedHome {
-		return l.start(ctx, spec)
-	}
-	dir, err := l.host.operations.MakeHome()
+	own, err := l.host.operations.Home(ctx, l.account)
 	if err != nil {
 		return nil, unavailable("make home", err)
 	}
-	drop := func() error { return l.host.operations.Remove(dir) }
-	own := home.In(dir)
-	if err := l.account.CopyTo(ctx, own); err != nil {
-		return nil, errors.Join(unavailable("make home", err), drop())
-	}
+	drop := func() error { return l.host.operations.Remove(filepath.Dir(own.Home)) }
 	spec.Env = l.account.Dirs().Rebase(spec.Env, own)
 	p, err := l.start(ctx, spec)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,7 +60,7 @@ func TestHomeOfOneOperationDoesNotReachTheNext(t *testing.T) {
 	second := filepath.Dir(homeOf(t, r.transport.specs[1].Env).Home)
 	require.NoError(t, os.Chmod(filepath.Join(first, "home", ".config"), 0)) // what a command may leave
 	require.NoError(t, a.Close())
-	require.NoDirExists(t, first)
+	requireGone(t, first)
 	require.DirExists(t, second)
 	require.NoError(t, b.Close())
 	c, err := r.Start(t.Context(), route.StartRequest{Identity: r.only(t)})
@@ -79,6 +80,30 @@ func TestHomeOfOneOperationDoesNotReachTheNext(t *testing.T) {
 	require.NoError(t, held.Close())
 	require.Equal(t, 3, r.transport.started())
 	requireNoOperation(t, r)
+}
+
+// TestNoCopyOfAHomeOutlivesItsRoute: a purge, which comes after the end of the routes,
+// leaves no login behind.
+func TestNoCopyOfAHomeOutlivesItsRoute(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, release(t, "github", "1.0.0", "a"))
+	account := r.account(t, "github", "work")
+	require.NoError(t, os.WriteFile(filepath.Join(account.Home(), "login"), []byte("token"), 0o600))
+	r.reconciled(t)
+	copies := func() []string {
+		found, err := filepath.Glob(filepath.Join(r.root.Dir(), "operations", "*", "*", "home", "login"))
+		require.NoError(t, err)
+		return found
+	}
+	require.Eventually(t, func() bool { // until some wait
+		p, err := r.Start(t.Context(), route.StartRequest{Identity: r.only(t)})
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		return r.operations.InUse() == 0 && len(copies()) > 0
+	}, 30*time.Second, time.Millisecond)
+	require.NoError(t, account.SetDisabled(true))
+	require.Equal(t, []string{"github@1.0.0 work disabled", "github@1.0.0 work retired"}, states(r.reconciled(t)))
+	require.Empty(t, copies())
 }
 
 func TestSharedHomeIsTheOwnersChoice(t *testing.T) {

@@ -79,7 +79,9 @@ func New(cfg Config) (*Host, error) {
 		cfg.Now = time.Now
 	}
 	routes := route.NewRegistry()
-	operations, err := cfg.Connections.Operations(routes.Epoch())
+	operations, err := cfg.Connections.Operations(routes.Epoch(), func(err error) {
+		cfg.Log.Warn().Err(err).Msg("private directory is left")
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make host: %w", err)
 	}

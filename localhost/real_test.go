@@ -149,9 +149,10 @@ func TestRealProcess(t *testing.T) {
 	_, e = h.run(t, route.StartRequest{}, "", "write", "left")
 	require.Zero(t, e.Code)
 	for _, anywhere := range []string{"left", filepath.Join("*", "*")} { // beside, and in, what is made ahead
-		left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*", anywhere))
-		require.NoError(t, err)
-		require.Empty(t, left, "what a command wrote is dropped")
+		require.Eventually(t, func() bool {
+			left, err := filepath.Glob(filepath.Join(h.cfg.Connections.Dir(), "operations", "*", "*", anywhere))
+			return err == nil && len(left) == 0
+		}, 30*time.Second, time.Millisecond, "what a command wrote is dropped")
 	}
 }
 

@@ -336,7 +336,7 @@ func (h *Host) Blocked(id route.Identity) error {
 	if d, err := h.routes.Resolve(place(id)); err != nil || d.Identity != id || l == nil {
 		return route.ErrIdentityMismatch
 	}
-	_, err := l.environment(nil)
+	_, _, err := l.environment(nil)
 	return err
 }
 

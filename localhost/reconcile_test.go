@@ -184,7 +184,7 @@ func TestReconcileRetiresWhatRuns(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
 	require.EqualValues(t, 1, running.closes.Load(), "released once")
-	require.NoDirExists(t, dir)
+	requireGone(t, dir)
 }
 
 // The changes of one Connector wait for each other; another Connector goes on.

@@ -55,7 +55,7 @@ func (h *Host) LoginSpec(q route.Query) (process.Spec, error) {
 	if l == nil || l.login == nil {
 		return process.Spec{}, fmt.Errorf("login: the connector has none: %w", route.ErrInvalid)
 	}
-	spec, err := l.spec(StartCLIRequest{WorkingDirectory: l.account.Home(), Arguments: l.login.Arguments, Stdin: true})
+	spec, _, err := l.spec(StartCLIRequest{WorkingDirectory: l.account.Home(), Arguments: l.login.Arguments, Stdin: true})
 	if err != nil {
 		return process.Spec{}, fmt.Errorf("login: %w", err)
 	}

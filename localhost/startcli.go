@@ -101,29 +101,34 @@ var _ route.Launcher = (*launcher)(nil)
 
 // Prepare makes the process specification from the route alone.
 func (l *launcher) Prepare(_ context.Context, q StartCLIRequest) (route.Starter, error) {
-	spec, err := l.spec(q)
+	spec, shared, err := l.spec(q)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (route.Process, error) { return l.startPrivately(ctx, spec) }, nil
+	start := l.startPrivately
+	if shared {
+		start = l.start
+	}
+	return func(ctx context.Context) (route.Process, error) { return start(ctx, spec) }, nil
 }
 
-// spec checks what a request may choose, verifies the release, and says what runs.
-func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
+// spec checks what a request may choose, verifies the release, and says what runs, and
+// whether in the connection's own directories.
+func (l *launcher) spec(q StartCLIRequest) (_ process.Spec, shared bool, err error) {
 	for _, v := range q.Environment {
 		if !slices.Contains(l.variables, v.Name) {
-			return process.Spec{}, fmt.Errorf("variable is not in the contract: %w", route.ErrInvalid)
+			return process.Spec{}, false, fmt.Errorf("variable is not in the contract: %w", route.ErrInvalid)
 		}
 	}
 	if info, err := os.Lstat(q.WorkingDirectory); err != nil || !info.IsDir() {
-		return process.Spec{}, fmt.Errorf("working directory does not exist: %w", route.ErrInvalid)
+		return process.Spec{}, false, fmt.Errorf("working directory does not exist: %w", route.ErrInvalid)
 	}
-	env, err := l.environment(q.Environment)
+	env, shared, err := l.environment(q.Environment)
 	if err != nil {
-		return process.Spec{}, err
+		return process.Spec{}, false, err
 	}
 	if err := l.release.verify(); err != nil {
-		return process.Spec{}, unavailable("verify release", err)
+		return process.Spec{}, false, unavailable("verify release", err)
 	}
 	var pin process.Pin
 	if l.release.executable != nil {
@@ -135,7 +140,7 @@ func (l *launcher) spec(q StartCLIRequest) (process.Spec, error) {
 		Env:   env,
 		Dir:   q.WorkingDirectory,
 		Stdin: q.Stdin, Limits: q.Limits,
-	}, nil
+	}, shared, nil
 }
 
 // called is argv[0]. A native CLI gets its public name, which it may print. An
@@ -149,27 +154,35 @@ func (l *launcher) called() string {
 
 // environment refuses as soon as the owner no longer wants what it is for, before
 // the route is retired.
-func (l *launcher) environment(call []argv.Variable) ([]string, error) {
+func (l *launcher) environment(call []argv.Variable) (env []string, shared bool, err error) {
 	want, err := l.host.cfg.Connections.Intent(l.account.Connector()).Read()
 	if err != nil {
-		return nil, unavailable("make environment", err)
+		return nil, false, unavailable("make environment", err)
 	}
 	if !want.Wants(l.version) {
-		return nil, unavailable("make environment", connection.ErrDisabled)
+		return nil, false, unavailable("make environment", connection.ErrDisabled)
 	}
-	env, err := l.account.Environment(l.declared, l.release.env, call)
+	config, err := l.account.Config()
+	if err != nil {
+		return nil, false, unavailable("make environment", err)
+	}
+	env, err = l.account.EnvironmentFor(config, l.declared, l.release.env, call)
 	var bad *connection.CallError
 	switch {
 	case errors.As(err, &bad):
-		return nil, fmt.Errorf("%w: %w", route.ErrInvalid, err)
+		return nil, false, fmt.Errorf("%w: %w", route.ErrInvalid, err)
 	case err != nil:
-		return nil, unavailable("make environment", err)
+		return nil, false, unavailable("make environment", err)
 	}
-	return env, nil
+	return env, config.SharedHome, nil
 }
 
-// Close lets go of the release; the registry calls it when nothing runs.
-func (l *launcher) Close() error { return l.release.close() }
+// Close lets go of the release, and of the copies of the home that wait: the owner may
+// purge the connection next. The registry calls it when nothing runs.
+func (l *launcher) Close() error {
+	l.host.operations.Forget(l.account)
+	return l.release.close()
+}
 
 // unavailable joins the cause, which is for the owner's log alone.
 func unavailable(what string, cause error) error {

@@ -3,12 +3,14 @@ package localhost
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
@@ -269,19 +271,20 @@ func TestStartCLIUnavailable(t *testing.T) {
 	})
 }
 
-// requireNoOperation checks that of the private directories only those that were
-// made ahead are there.
+// requireNoOperation waits until no private directory is in use: those that are there
+// wait to be used, and hold nothing that an operation left.
 func requireNoOperation(t *testing.T, r *rig) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(r.root.Dir(), "operations", "*", "*"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(dirs), 10)
-	r.transport.mu.Lock()
-	defer r.transport.mu.Unlock()
-	for _, s := range r.transport.specs {
-		require.NotContains(t, dirs, s.Dir)
-		require.NotContains(t, dirs, filepath.Dir(homeOf(t, s.Env).Home))
-	}
+	require.Eventually(t, func() bool { return r.operations.InUse() == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// requireGone waits for the end of a private directory.
+func requireGone(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := os.Lstat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	}, 30*time.Second, time.Millisecond)
 }
 
 // A start that races the retirement of its route never leaves a process.

@@ -1,7 +1,6 @@
 package connection
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,25 +40,23 @@ func (c *Connection) Temp() string { return filepath.Join(c.dir, "tmp") }
 func (c *Connection) State() string { return filepath.Join(c.dir, "state") }
 
 // Dirs returns the directories that the CLI's own login works in. They are the
-// baseline: an operation gets a copy (CopyTo), unless the owner shares them.
+// baseline: an operation gets a copy (Operations.Home), unless the owner shares them.
 func (c *Connection) Dirs() home.Dirs {
 	return home.Dirs{Home: c.Home(), Temp: c.Temp(), State: c.State()}
 }
 
 func (c *Connection) homeLock() string { return filepath.Join(c.dir, "home.lock") }
 
-// CopyTo fills the directories of one operation, which were made, from the baseline.
-// It is home.ErrBusy while HoldHome is held; other errors are those of home.Copy.
-func (c *Connection) CopyTo(ctx context.Context, to home.Dirs) error {
+// shareHome keeps a login from beginning while the home is copied.
+func (c *Connection) shareHome() (io.Closer, error) {
 	lock, err := filelock.TryShared(c.homeLock())
 	if errors.Is(err, filelock.ErrHeld) {
-		return home.ErrBusy
+		return nil, home.ErrBusy
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = lock.Close() }() // closing lets go
-	return to.Copy(ctx, c.Dirs())
+	return lock, nil
 }
 
 // HoldHome keeps operations from copying the home while a login changes it; the

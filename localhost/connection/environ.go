@@ -33,11 +33,16 @@ func (e *CallError) Unwrap() error { return e.Err }
 // a *CallError; other errors are the owner's affair, ErrDisabled among them.
 // Nothing is cached: each call reads the files.
 func (c *Connection) Environment(d Declared, release []string, call []argv.Variable) ([]string, error) {
-	if err := c.ensure(); err != nil { // a CLI may have removed its own
-		return nil, err
-	}
 	cfg, err := c.Config()
 	if err != nil {
+		return nil, err
+	}
+	return c.EnvironmentFor(cfg, d, release, call)
+}
+
+// EnvironmentFor is Environment for a configuration that was just read.
+func (c *Connection) EnvironmentFor(cfg Config, d Declared, release []string, call []argv.Variable) ([]string, error) {
+	if err := c.ensure(); err != nil { // a CLI may have removed its own
 		return nil, err
 	}
 	if cfg.Disabled {

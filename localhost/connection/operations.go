@@ -1,7 +1,7 @@
 package connection
 
 import (
-	"crypto/rand"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,10 +19,6 @@ const (
 	operationsDir = "operations"
 	lockSuffix    = ".lock"
 	gateFile      = "gate"
-
-	// madeAhead is how many directories wait to be used: making one can take as
-	// long as starting a process (0.8 ms was measured on a large ext4).
-	madeAhead = 4
 )
 
 // Operations makes the private working directories of one live host. Several
@@ -34,18 +30,17 @@ type Operations struct {
 	lock *filelock.Lock
 	left error // what the sweep could not remove
 
-	ready chan string   // directories made ahead; see fill
-	homes chan string   // the same, with the directories of home.In
-	stop  chan struct{} // closed by Close
-	done  chan struct{} // closed when fill has returned
-	once  sync.Once
-	err   error
+	rooms *home.Rooms
+
+	once sync.Once
+	err  error
 }
 
 // Operations removes the parts of hosts that are no longer alive, with the
 // temporary files of all connections if no other host is, and makes the part of
-// this one, under a name that no other host has or had. The caller must Close it.
-func (r *Root) Operations(part string) (*Operations, error) {
+// this one, under a name that no other host has or had. What cannot be removed later is
+// told to problem, which may be nil. The caller must Close it.
+func (r *Root) Operations(part string, problem func(error)) (*Operations, error) {
 	if _, err := name.ParseLabel(part); err != nil {
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
@@ -68,12 +63,10 @@ func (r *Root) Operations(part string) (*Operations, error) {
 		_ = lock.Close() // its file goes with the next sweep
 		return nil, fmt.Errorf("open operations: %w", err)
 	}
-	o := &Operations{
+	return &Operations{
 		root: root, part: part, lock: lock, left: left,
-		ready: make(chan string, madeAhead), homes: make(chan string, madeAhead), stop: make(chan struct{}), done: make(chan struct{}),
-	}
-	go o.fill()
-	return o, nil
+		rooms: home.NewRooms(filepath.Join(root, part), problem),
+	}, nil
 }
 
 // Left returns why something of dead hosts could not be removed, or nil. It is
@@ -136,84 +129,33 @@ func (r *Root) sweepTemp() error {
 	return errors.Join(errs...)
 }
 
-// Make returns the absolute path of an empty private directory that nobody else
-// has or had.
-func (o *Operations) Make() (string, error) {
-	select {
-	case dir := <-o.ready:
-		return dir, nil
-	default:
-		return o.mkdir()
-	}
+// Make returns the absolute path of an empty private directory that nobody else has,
+// and in which nobody has left anything.
+func (o *Operations) Make() (string, error) { return o.rooms.Plain() }
+
+// Home returns directories for one operation, with a copy of c's home and state. It is
+// home.ErrBusy while HoldHome is held; other errors are those of home.Copy.
+func (o *Operations) Home(ctx context.Context, c *Connection) (home.Dirs, error) {
+	return o.rooms.Home(ctx, c.Dirs(), c.shareHome)
 }
 
-// MakeHome is Make with the empty directories of home.In.
-func (o *Operations) MakeHome() (string, error) {
-	select {
-	case dir := <-o.homes:
-		return dir, nil
-	default:
-		return o.mkdirHome()
-	}
-}
-
-func (o *Operations) mkdirHome() (string, error) {
-	dir, err := o.mkdir()
-	if err != nil {
-		return "", err
-	}
-	if err := home.In(dir).Make(); err != nil {
-		return "", fmt.Errorf("make operation directory: %w", err) // it goes with the host
-	}
-	return dir, nil
-}
-
-func (o *Operations) mkdir() (string, error) {
-	dir := filepath.Join(o.root, o.part, rand.Text())
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make operation directory: %w", err)
-	}
-	return dir, nil
-}
-
-// fill makes directories ahead until Close. If it cannot, Make says why.
-func (o *Operations) fill() {
-	defer close(o.done)
-	var plain, withHome string
-	var err error
-	for {
-		if plain == "" {
-			plain, err = o.mkdir()
-		}
-		if withHome == "" && err == nil {
-			withHome, err = o.mkdirHome()
-		}
-		if err != nil {
-			return
-		}
-		select {
-		case o.ready <- plain:
-			plain = ""
-		case o.homes <- withHome:
-			withHome = ""
-		case <-o.stop:
-			return
-		}
-	}
-}
-
-// Remove deletes a directory that Make made, with everything in it; links are
-// removed, never followed.
+// Remove takes back a directory that Make made, or that holds those of Home: it goes
+// soon, with everything in it, unless nothing in it was touched. Links are removed, never
+// followed.
 func (o *Operations) Remove(dir string) error {
-	parent, leaf := filepath.Join(o.root, o.part), filepath.Base(dir)
-	if dir != filepath.Join(parent, leaf) || leaf == "." || leaf == ".." {
-		return fmt.Errorf("remove operation directory: %w", ErrInvalid)
+	err := o.rooms.Return(dir)
+	if errors.Is(err, home.ErrUnknown) {
+		return fmt.Errorf("remove operation directory: %w: %w", ErrInvalid, err)
 	}
-	if err := removal.Tree(parent, leaf); err != nil {
-		return fmt.Errorf("remove operation directory: %w", err)
-	}
-	return nil
+	return err
 }
+
+// InUse counts the directories that were handed out and are not taken back yet, or not
+// looked at since.
+func (o *Operations) InUse() int { return o.rooms.InUse() }
+
+// Forget removes the copies of c's home that wait to be used.
+func (o *Operations) Forget(c *Connection) { o.rooms.Forget(c.Dirs()) }
 
 // Close removes what is left of this host's part, and lets go of it. It is
 // idempotent and returns the same error each time; nothing may run any more.
@@ -223,8 +165,7 @@ func (o *Operations) Close() error {
 }
 
 func (o *Operations) close() error {
-	close(o.stop)
-	<-o.done
+	o.rooms.Close()
 	defer func() { _ = o.lock.Close() }() // closing lets go
 	gate, err := lockFile(filepath.Join(o.root, gateFile))
 	if err != nil {

@@ -1,13 +1,15 @@
 package connection
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/lendcli/lend/localhost/home"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -20,7 +22,7 @@ func TestOperations(t *testing.T) {
 	t.Run("make-and-remove", func(t *testing.T) {
 		t.Parallel()
 		r := openRoot(t)
-		o, err := r.Operations("boot-1")
+		o, err := r.Operations("boot-1", nil)
 		require.NoError(t, err)
 		require.NoError(t, o.Left())
 		a, err := o.Make()
@@ -31,9 +33,8 @@ func TestOperations(t *testing.T) {
 		requirePrivate(t, a, 0o700)
 		require.NoError(t, os.WriteFile(filepath.Join(a, "out"), nil, 0o600))
 		require.NoError(t, o.Remove(a))
-		require.NoDirExists(t, a)
-		require.NoError(t, o.Remove(a), "gone is gone")
-		for _, wrong := range []string{"", "/", r.Dir(), filepath.Dir(b), filepath.Join(b, "x"), b + "/../.."} {
+		requireGone(t, a)
+		for _, wrong := range []string{a, "", "/", r.Dir(), filepath.Dir(b), filepath.Join(b, "x"), b + "/../.."} {
 			require.ErrorIs(t, o.Remove(wrong), ErrInvalid, wrong)
 		}
 		require.DirExists(t, b)
@@ -49,7 +50,7 @@ func TestOperations(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("modes and links are of unix")
 		}
-		o, err := openRoot(t).Operations("boot-1")
+		o, err := openRoot(t).Operations("boot-1", nil)
 		require.NoError(t, err)
 		dir, err := o.Make()
 		require.NoError(t, err)
@@ -62,7 +63,7 @@ func TestOperations(t *testing.T) {
 		require.NoError(t, os.Chmod(filepath.Join(dir, "sealed"), 0))
 		require.NoError(t, os.Chmod(dir, 0o500))
 		require.NoError(t, o.Remove(dir))
-		require.NoDirExists(t, dir)
+		requireGone(t, dir)
 		require.FileExists(t, kept)
 		info, err := os.Stat(outside)
 		require.NoError(t, err)
@@ -74,6 +75,7 @@ func TestOperations(t *testing.T) {
 		require.NoError(t, os.Remove(dir))
 		require.NoError(t, os.Symlink(outside, dir))
 		require.NoError(t, o.Remove(dir))
+		requireGone(t, dir)
 		require.FileExists(t, kept)
 		require.NoError(t, o.Close())
 	})
@@ -82,38 +84,37 @@ func TestOperations(t *testing.T) {
 		t.Parallel()
 		r := openRoot(t)
 		c := create(t, r)
-		live, err := r.Operations("live")
+		live, err := r.Operations("live", nil)
 		require.NoError(t, err)
 		kept, err := live.Make()
 		require.NoError(t, err)
-		dead, err := r.Operations("dead")
+		dead, err := r.Operations("dead", nil)
 		require.NoError(t, err)
 		orphan, err := dead.Make()
 		require.NoError(t, err)
-		orphanHome, err := dead.MakeHome()
+		orphanHome, err := dead.Home(t.Context(), c)
 		require.NoError(t, err)
-		sealedHome := filepath.Join(home.In(orphanHome).Home, "read-only", "in")
+		sealedHome := filepath.Join(orphanHome.Home, "read-only", "in")
 		require.NoError(t, os.MkdirAll(sealedHome, 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(sealedHome, "f"), nil, 0o400))
 		require.NoError(t, os.Chmod(filepath.Dir(sealedHome), 0o500))
-		close(dead.stop)
-		<-dead.done
+		dead.rooms.Close()
 		require.NoError(t, dead.lock.Close(), "as when its process is killed")
 		temp := filepath.Join(c.Temp(), "x")
 		require.NoError(t, os.WriteFile(temp, nil, 0o600))
 
-		next, err := r.Operations("next")
+		next, err := r.Operations("next", nil)
 		require.NoError(t, err)
 		require.NoDirExists(t, orphan)
-		require.NoDirExists(t, orphanHome, "with what a command made read-only")
+		require.NoDirExists(t, filepath.Dir(orphanHome.Home), "with what a command made read-only")
 		require.DirExists(t, kept)
 		require.FileExists(t, temp, "another host is alive and may use it")
-		_, err = r.Operations("next")
+		_, err = r.Operations("next", nil)
 		require.Error(t, err, "a name that is taken")
 
 		require.NoError(t, live.Close())
 		require.NoError(t, next.Close())
-		last, err := r.Operations("last")
+		last, err := r.Operations("last", nil)
 		require.NoError(t, err)
 		require.NoFileExists(t, temp)
 		require.DirExists(t, c.Temp())
@@ -124,7 +125,7 @@ func TestOperations(t *testing.T) {
 // Directories are made ahead and handed out once each, whoever asks.
 func TestOperationsConcurrently(t *testing.T) {
 	t.Parallel()
-	o, err := openRoot(t).Operations("boot-1")
+	o, err := openRoot(t).Operations("boot-1", nil)
 	require.NoError(t, err)
 	seen := make(chan string, 200)
 	var wg sync.WaitGroup
@@ -150,6 +151,15 @@ func TestOperationsConcurrently(t *testing.T) {
 	}
 	require.Len(t, all, 200)
 	require.NoError(t, o.Close())
-	_, err = o.mkdir()
+	_, err = o.Make()
 	require.Error(t, err)
+}
+
+// requireGone waits for the end of a directory that is not used again.
+func requireGone(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := os.Lstat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	}, 30*time.Second, time.Millisecond)
 }

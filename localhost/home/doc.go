@@ -6,4 +6,8 @@
 // The baseline is what the CLI's own login left on the owner's terminal. Copying
 // follows no link, takes directories, regular files and links that stay inside,
 // leaves sockets, pipes and devices out, and ends at bounds.
+//
+// Making and removing directories can take longer than starting a process. Rooms makes
+// them ahead and removes them behind, and hands out once more, under another path, what
+// an operation has left exactly as it got it.
 package home

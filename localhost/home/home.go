@@ -20,6 +20,12 @@ const (
 	MaxBytes   = 16 << 20
 )
 
+const (
+	homeDir  = "home"
+	stateDir = "state"
+	tempDir  = "tmp"
+)
+
 // Errors of copying. They are the owner's affair.
 var (
 	// ErrTooLarge: a baseline is over the bounds.
@@ -37,7 +43,7 @@ type Dirs struct {
 
 // In returns the directories below dir, which holds them for one operation.
 func In(dir string) Dirs {
-	return Dirs{Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp"), State: filepath.Join(dir, "state")}
+	return Dirs{Home: filepath.Join(dir, homeDir), Temp: filepath.Join(dir, tempDir), State: filepath.Join(dir, stateDir)}
 }
 
 // Make makes the three directories, which must not exist, with mode 0700.
@@ -72,26 +78,35 @@ func (d Dirs) Rebase(env []string, to Dirs) []string {
 // files are not copied. It gives up when ctx is done. What it began is the caller's to
 // remove.
 func (d Dirs) Copy(ctx context.Context, from Dirs) error {
-	c := copying{ctx: ctx, entries: MaxEntries, bytes: MaxBytes}
-	for _, pair := range [][2]string{{from.Home, d.Home}, {from.State, d.State}} {
-		if err := c.tree(pair[0], pair[1]); err != nil {
-			return fmt.Errorf("copy home: %w", err)
-		}
-	}
-	return nil
+	_, err := d.copy(ctx, from)
+	return err
 }
 
-// copying counts what may still be copied.
+func (d Dirs) copy(ctx context.Context, from Dirs) (*copying, error) {
+	c := &copying{ctx: ctx, entries: MaxEntries, bytes: MaxBytes}
+	for _, pair := range [][2]string{{from.Home, d.Home}, {from.State, d.State}} {
+		if err := c.tree(pair[0], pair[1]); err != nil {
+			return nil, fmt.Errorf("copy home: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// copying counts what may still be copied, and notes what was.
 type copying struct {
 	ctx     context.Context //nolint:containedctx // one Copy
 	entries int
 	bytes   int64
+	seen    trace    // of what is copied, each entry before it was read
+	made    []string // the copies' paths, below what holds the tree
 
-	base     string // of the tree
-	from, to *os.Root
+	source, base string // the tree, also without links
+	into         string // the copy's name
+	from, to     *os.Root
 }
 
 func (c *copying) tree(from, to string) (err error) {
+	c.source, c.into = from, filepath.Base(to)
 	if c.base, err = filepath.EvalSymlinks(from); err != nil {
 		return err
 	}
@@ -109,6 +124,7 @@ func (c *copying) tree(from, to string) (err error) {
 // directory copies the entries of path, which both sides have. Reading stops at the
 // bound, so that a directory of a million names costs no more than one too many.
 func (c *copying) directory(path string) error {
+	c.seen.add(nowhere, filepath.Join(c.source, path))
 	f, err := c.from.Open(path)
 	if err != nil {
 		return err
@@ -146,6 +162,9 @@ func (c *copying) entry(path string) error {
 	if err != nil {
 		return err
 	}
+	if t := info.Mode().Type(); t == 0 || t == fs.ModeDir || t == fs.ModeSymlink {
+		c.made = append(c.made, filepath.Join(c.into, path))
+	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
 		if err := c.to.Mkdir(path, 0o700); err != nil {
@@ -153,8 +172,10 @@ func (c *copying) entry(path string) error {
 		}
 		return c.directory(path)
 	case fs.ModeSymlink:
+		c.seen.add(nowhere, filepath.Join(c.source, path))
 		return c.link(path)
 	case 0:
+		c.seen.add(nowhere, filepath.Join(c.source, path))
 		return c.file(path, info)
 	default:
 		return nil // a socket or pipe of a process that is gone

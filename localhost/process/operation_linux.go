@@ -157,7 +157,7 @@ func (o *operation) pipes(stdin bool) ([]int, error) {
 		if i == 0 {
 			ours, other = p[1], p[0]
 		}
-		_ = unix.SetNonblock(ours, true) // cannot fail on a descriptor that is open
+		_, _ = unix.FcntlInt(uintptr(ours), unix.F_SETFL, unix.O_NONBLOCK) // cannot fail on a descriptor that is open
 		*end = os.NewFile(uintptr(ours), "pipe")
 		theirs = append(theirs, other)
 	}

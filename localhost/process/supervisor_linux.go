@@ -71,7 +71,8 @@ func (b *backend) spawnAs(path string, session bool) (*supervisor, error) {
 		pool: b, sock: ours, conn: conn, hello: make(chan bool, 1), once: !session,
 		cmd: &exec.Cmd{
 			Path: path, Args: []string{supervise.Argv0}, Dir: "/",
-			Env:         []string{"GOMAXPROCS=1", "GOTRACEBACK=none"},
+			// One thread does it all, and needs no signals to be preempted.
+			Env:         []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GODEBUG=asyncpreemptoff=1"},
 			ExtraFiles:  []*os.File{theirs},
 			SysProcAttr: &syscall.SysProcAttr{Setsid: session},
 		},

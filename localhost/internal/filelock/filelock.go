@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -52,7 +51,7 @@ func Try(path string) (*Lock, error) { return lock(path, false) }
 func TryShared(path string) (*Lock, error) { return lock(path, true) }
 
 func lock(path string, shared bool) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}

@@ -9,6 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// open spares the system calls by which os asks whether the file can be polled.
+func open(path string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case !errors.Is(err, unix.EINTR):
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
 func flock(f *os.File, shared bool) error {
 	how := unix.LOCK_EX | unix.LOCK_NB
 	if shared {

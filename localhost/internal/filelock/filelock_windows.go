@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+
 func flock(f *os.File, shared bool) error {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY | windows.LOCKFILE_EXCLUSIVE_LOCK)
 	if shared {

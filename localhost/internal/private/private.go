@@ -3,7 +3,6 @@ package private
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 )
@@ -44,19 +43,7 @@ func CheckDir(path string) error {
 // Read reads a file of at most limit bytes that only this user can use. It is
 // ErrUnsafe for another one and for a link, ErrTooLarge for more bytes.
 func Read(path string, limit int) ([]byte, error) {
-	f, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || !private(info) {
-		return nil, fmt.Errorf("file %s: %w", path, ErrUnsafe)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	data, err := read(path, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -65,3 +52,5 @@ func Read(path string, limit int) ([]byte, error) {
 	}
 	return data, nil
 }
+
+func notPrivate(path string) error { return fmt.Errorf("file %s: %w", path, ErrUnsafe) }

@@ -1,6 +1,7 @@
 package private
 
 import (
+	"io"
 	"io/fs"
 	"os"
 )
@@ -9,13 +10,19 @@ import (
 // directories are; modes say nothing here.
 func private(fs.FileInfo) bool { return true }
 
-func open(path string) (*os.File, error) {
+// read reads at most one byte more than limit.
+func read(path string, limit int) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, ErrUnsafe
+		return nil, notPrivate(path)
 	}
-	return os.Open(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
 }
