@@ -1,10 +1,16 @@
 package localhost
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol/argv"
 )
 
@@ -31,4 +37,81 @@ func TestPathStandsWhereTheCallSays(t *testing.T) {
 	} {
 		require.Equal(t, c.want, stands(args, c.path), title)
 	}
+}
+
+// TestIdentityIsComparedBeforeAnythingIsMade: a start under another identity is that,
+// also where no directory can be made.
+func TestIdentityIsComparedBeforeAnythingIsMade(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, release(t, "github", "1.0.0", "a"))
+	r.reconciled(t)
+	id := r.only(t)
+	repair := r.breakOperations(t)
+	later := id
+	later.Generation.Number++
+	for title, other := range map[string]route.Identity{"later": later, "of-nothing": {}} {
+		_, err := r.Start(t.Context(), route.StartRequest{Identity: other})
+		require.ErrorIs(t, err, route.ErrIdentityMismatch, title)
+	}
+	_, err := r.Start(t.Context(), route.StartRequest{Identity: id})
+	require.ErrorIs(t, err, route.ErrUnavailable)
+	require.ErrorContains(t, err, "make working directory")
+	repair()
+	require.Zero(t, r.transport.started())
+}
+
+// breakOperations puts a file where the directories of this host's operations are made.
+func (r *rig) breakOperations(t *testing.T) (repair func()) {
+	t.Helper()
+	locks, err := filepath.Glob(filepath.Join(r.root.Dir(), "operations", "*.lock"))
+	require.NoError(t, err)
+	require.Len(t, locks, 1)
+	part := locks[0][:len(locks[0])-len(".lock")]
+	require.NoError(t, os.RemoveAll(part))
+	require.NoError(t, os.WriteFile(part, nil, 0o600))
+	return func() {
+		require.NoError(t, os.Remove(part))
+		require.NoError(t, os.Mkdir(part, 0o700))
+	}
+}
+
+// TestWorkspaceRefusals: each says what was wrong, which is for the owner.
+func TestWorkspaceRefusals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	work, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	file := filepath.Join(work, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	open := func(path string, known bool) error {
+		r.cfg.Workspaces = func(string) (string, bool) { return path, known }
+		dir, _, err := r.workspace("work", "", argv.Call{})
+		require.Equal(t, err == nil, dir == work)
+		return err
+	}
+	require.NoError(t, open(work, true))
+	require.NoError(t, open(work+"/./", true))
+	require.ErrorIs(t, open(work, false), fs.ErrNotExist, "the owner has none of this name")
+	require.ErrorIs(t, open("", false), fs.ErrNotExist)
+	require.ErrorContains(t, open("", true), "path is not absolute")
+	require.ErrorIs(t, open(filepath.Join(work, "none"), true), fs.ErrNotExist)
+	require.ErrorContains(t, open(file, true), "not a directory")
+	require.ErrorIs(t, open(file, true), route.ErrUnavailable)
+	if runtime.GOOS != "windows" {
+		link := filepath.Join(t.TempDir(), "link")
+		require.NoError(t, os.Symlink(work, link))
+		require.ErrorContains(t, open(link, true), "not a directory")
+		r.cfg.Private = []string{filepath.Join(file, "keys")}
+		require.ErrorIs(t, open(work, true), syscall.ENOTDIR, "what is private cannot be found")
+	}
+}
+
+func TestWhatCannotBeToldIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.True(t, isDirectory(dir))
+	require.False(t, isDirectory(filepath.Join(dir, "none")))
+	require.True(t, contains(dir, filepath.Join(dir, "a")))
+	require.False(t, contains(filepath.Join(dir, "a"), dir))
+	require.True(t, contains(dir, "relative"), "nobody knows where that is")
 }

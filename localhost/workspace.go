@@ -32,35 +32,28 @@ func (h *Host) workspace(label, place string, call argv.Call) (string, []string,
 	if sum := sha256.Sum256([]byte(path)); place != "" && place != hex.EncodeToString(sum[:]) {
 		return "", nil, fmt.Errorf("workspace %s is another directory now: %w", name.Quote(label), route.ErrIdentityMismatch)
 	}
-	dir, err := h.workspaceDir(path)
-	if err != nil {
-		return "", nil, unavailable("open workspace "+name.Quote(label), err)
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := h.openWorkspace(path)
 	if err != nil {
 		return "", nil, unavailable("open workspace "+name.Quote(label), err)
 	}
 	defer func() { _ = root.Close() }() // only read
 	args, err := resolved(root, call)
-	return dir, args, err
+	return root.Name(), args, err
 }
 
-// workspaceDir resolves the links above a workspace; the workspace itself may not
+// openWorkspace resolves the links above a workspace; the workspace itself may not
 // be one, and must not hold, or lie in, what the host keeps to itself.
-func (h *Host) workspaceDir(path string) (string, error) {
+func (h *Host) openWorkspace(path string) (*os.Root, error) {
 	if !filepath.IsAbs(path) {
-		return "", errors.New("path is not absolute")
+		return nil, errors.New("path is not absolute")
 	}
-	info, err := os.Lstat(filepath.Clean(path))
+	path = filepath.Clean(path)
+	dir, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if !info.IsDir() {
-		return "", errors.New("not a directory")
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Clean(path))
-	if err != nil {
-		return "", err
+	if !isDirectory(path) {
+		return nil, errors.New("not a directory")
 	}
 	for _, d := range append([]string{h.cfg.Connections.Dir()}, h.cfg.Private...) {
 		private, err := filepath.EvalSymlinks(d)
@@ -68,18 +61,25 @@ func (h *Host) workspaceDir(path string) (string, error) {
 			continue
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if contains(dir, private) || contains(private, dir) {
-			return "", errors.New("it overlaps a private directory of the host")
+			return nil, errors.New("it overlaps a private directory of the host")
 		}
 	}
-	return dir, nil
+	return os.OpenRoot(dir)
 }
 
+// isDirectory is false of a link to one.
+func isDirectory(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// contains is true if it cannot be told.
 func contains(outer, inner string) bool {
 	rel, err := filepath.Rel(outer, inner)
-	return err == nil && filepath.IsLocal(rel)
+	return err != nil || filepath.IsLocal(rel)
 }
 
 // resolved returns the arguments of the call with each path made canonical.

@@ -48,6 +48,9 @@ func TestStrangersAreNotNamed(t *testing.T) {
 	require.True(t, d.stranger(nameless))
 	require.False(t, d.enter(nameless), "only keys that have a name come in")
 	require.Equal(t, uint64(1), d.turned.Load())
+	d.Invite(true)
+	require.True(t, d.admit(other))
+	require.False(t, d.admit(nameless), "nor as a guest")
 }
 
 // TestPermitThatCameInBetween: who gives up when the permit was given already passes it
