@@ -50,6 +50,8 @@ var arrows = []struct {
 	{"gateway/client/broker/shims", []string{"gateway/ownerfile", "protocol/name"}, "names that lead to lend-shim"},
 	{"gateway/client/broker/*", nil, "what lend-shim links, and bytes of descriptors"},
 	{"gateway/client/pairing", []string{"gateway/client/internal/*", "protocol/name", "protocol/pair"}, "the caller's side of an invitation"},
+	{"gateway/client/mcp", []string{"gateway/client", "gateway/client/broker", "gateway/client/broker/*", "gateway/client/mcp/*", "protocol", "protocol/*", "lease"}, "lent commands as tools; it knows no policy and no runtime"},
+	{"gateway/client/mcp/*", []string{"protocol", "protocol/*"}, "forms of commands, and HTTP on loopback"},
 	{"gateway/netconf", nil, "transport settings that both ends share"},
 	{"gateway/operation", []string{"gateway/operation/*", "localhost/failpoint", "protocol", "localhost/route"}, "one run; it knows no peer, lease, policy or ledger"},
 	{"gateway/operation/*", nil, "parts of it"},
@@ -85,6 +87,7 @@ var forbidden = []struct {
 	{"github.com/libp2p/go-libp2p/p2p/*", []string{"gateway", "gateway/*", "e2e/bench"}, "hosts are made by the gateway and its client"},
 	{"github.com/lendcli/lend/proto/*", []string{"protocol", "protocol/pair", "lease", "lease/*"}, "wire types stay behind their package"},
 	{"github.com/lendcli/lend/gateway/checkup", []string{"cmd/lend"}, "it looks at what both sides keep"},
+	{"github.com/modelcontextprotocol/go-sdk/*", []string{"gateway/client/mcp"}, "the library of the agents' protocol is in one place"},
 	{"unsafe", []string{"proto/*", "localhost/process", "localhost/process/*", "gateway/ownerfile"}, "system calls only"},
 	{"plugin", nil, "nothing is loaded at run time"},
 }

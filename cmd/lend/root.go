@@ -44,7 +44,7 @@ The caller:  lend init, id, catalog, run`,
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
 	root.AddCommand(
-		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.catalogCommand(), a.brokerCommand(), a.shimCommand(), a.leaseCommand(), a.policyCommand(), a.peerCommand(), a.pairCommand(),
+		a.initCommand(), a.idCommand(), a.serveCommand(), a.runCommand(), a.catalogCommand(), a.brokerCommand(), a.mcpCommand(), a.shimCommand(), a.leaseCommand(), a.policyCommand(), a.peerCommand(), a.pairCommand(),
 		a.connectorCommand(), a.publisherCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

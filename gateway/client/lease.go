@@ -22,6 +22,13 @@ func Static(f lease.File) LeaseSource {
 	return func(context.Context) (lease.File, error) { return f, nil }
 }
 
+// Lease returns the lease that the next operation would use, opened. Nothing is sent. The
+// error is that of the LeaseSource or a *lease.Error: it is not usable now, or not ours.
+func (c *Client) Lease(ctx context.Context) (lease.File, error) {
+	f, _, err := c.lease(ctx)
+	return f, err
+}
+
 // lease returns a lease that is usable now, with where its gateway is.
 func (c *Client) lease(ctx context.Context) (lease.File, peer.AddrInfo, error) {
 	f, to, err := c.pastLease(ctx)

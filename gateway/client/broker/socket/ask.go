@@ -31,6 +31,8 @@ const (
 	DoAccept = "accept" // a lease: Lease, and Session to join one
 	DoClose  = "close"  // a session
 	DoStatus = "status"
+	// DoCatalog is what a session may run; Lent asks it.
+	DoCatalog = "catalog"
 )
 
 // Question is asked with Ask.
@@ -38,6 +40,8 @@ type Question struct {
 	Do      string `json:"do"`
 	Lease   string `json:"lease,omitempty"`
 	Session string `json:"session,omitempty"`
+	// After is how many commands of a catalogue are known already.
+	After int `json:"after,omitempty"`
 }
 
 // Answer is the broker's.
@@ -45,6 +49,10 @@ type Answer struct {
 	Session string         `json:"session,omitempty"`
 	Status  *broker.Status `json:"status,omitempty"`
 	Error   string         `json:"error,omitempty"`
+	// NoSession says that Error is broker.ErrNoSession.
+	NoSession bool `json:"noSession,omitempty"`
+	// Catalog is a part of what a session may run.
+	Catalog *Page `json:"catalog,omitempty"`
 }
 
 const sessionSeparator = ":"
@@ -83,6 +91,9 @@ func Ask(ctx context.Context, socket string, q Question) (Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(data, &a); err != nil {
 		return Answer{}, fmt.Errorf("ask the broker: %w", err)
+	}
+	if a.NoSession {
+		return Answer{}, broker.ErrNoSession
 	}
 	if a.Error != "" {
 		return Answer{}, fmt.Errorf("the broker answers: %s", name.Show(a.Error))

@@ -210,11 +210,13 @@ func (s *Server) control(c net.Conn, payload []byte) error {
 		err = s.broker.CloseSession(q.Session)
 	case DoStatus:
 		answer.Status = s.broker.Status()
+	case DoCatalog:
+		answer.Catalog, err = s.page(q)
 	default:
 		err = errors.New("the broker does not know this question")
 	}
 	if err != nil {
-		answer = Answer{Error: err.Error()}
+		answer = Answer{Error: err.Error(), NoSession: errors.Is(err, broker.ErrNoSession)}
 	}
 	data, err := json.Marshal(answer)
 	if err != nil || len(data) > wire.MaxAnswer {
