@@ -17,7 +17,8 @@ var ErrStopped = errors.New("stopped")
 
 // Sizes of one write, in bytes, by what is written to.
 const (
-	fitsPipe     = 4096 // PIPE_BUF: poll says that so much fits
+	fitsPipe     = 4096      // PIPE_BUF: poll says that so much fits
+	fitsNow      = 256 << 10 // where a write takes what fits and does not wait
 	fitsTerminal = 256
 	fitsFile     = 1 << 20
 )
@@ -42,13 +43,16 @@ func New(fds [3]int) (*Set, error) {
 }
 
 // Stdin returns the reader of the input.
-func (s *Set) Stdin() *Reader { return &Reader{s} }
+func (s *Set) Stdin() *Reader {
+	var st unix.Stat_t
+	return &Reader{s, unix.Fstat(s.fds[0], &st) == nil && canNow(uint32(st.Mode))}
+}
 
 // Stdout returns the writer of the output.
-func (s *Set) Stdout() io.Writer { return &writer{s, 1, fits(s.fds[1])} }
+func (s *Set) Stdout() *Writer { return newWriter(s, 1) }
 
 // Stderr returns the writer of the error output.
-func (s *Set) Stderr() io.Writer { return &writer{s, 2, fits(s.fds[2])} }
+func (s *Set) Stderr() *Writer { return newWriter(s, 2) }
 
 // Stop interrupts all reads and writes, now and later: ErrStopped. It may be called
 // from any goroutine until Close.
@@ -116,7 +120,10 @@ func (w *wake) await(fd int, events int16) error {
 }
 
 // Reader reads a caller's input. One goroutine reads.
-type Reader struct{ set *Set }
+type Reader struct {
+	set *Set
+	now bool
+}
 
 // Read returns ErrStopped once it is interrupted.
 func (r *Reader) Read(b []byte) (int, error) {
@@ -130,9 +137,15 @@ func (r *Reader) Read(b []byte) (int, error) {
 		if err := r.set.input.await(fd, unix.POLLIN); err != nil {
 			return 0, err
 		}
-		n, err := unix.Read(fd, b)
+		read := unix.Read
+		if r.now {
+			read = readNow
+		}
+		n, err := read(fd, b)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+		case r.now && err != nil && cannotNow(err):
+			r.now = false
 		case err != nil:
 			return 0, os.NewSyscallError("read", err)
 		case n == 0:
@@ -153,29 +166,33 @@ func (r *Reader) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// writer writes an output of fits bytes at once.
-type writer struct {
+// Writer writes to one of a caller's outputs. One goroutine writes.
+type Writer struct {
 	set         *Set
-	which, fits int
+	which, fits int // fits is how much may be written at once
+	now         bool
+	terminal    bool
 }
 
-// fits is how much may be written at once.
-func fits(fd int) int {
+func newWriter(s *Set, which int) *Writer {
+	w := &Writer{set: s, which: which, fits: fitsPipe}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fitsPipe
+	if err := unix.Fstat(s.fds[which], &st); err != nil {
+		return w
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return fitsFile
-	case unix.S_IFCHR:
-		if null(&st) {
-			return fitsFile
-		}
-		return fitsTerminal
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG, kind == unix.S_IFCHR && null(&st):
+		w.fits = fitsFile
+	case kind == unix.S_IFCHR:
+		w.fits, w.terminal = fitsTerminal, true
+	case canNow(uint32(st.Mode)):
+		w.fits, w.now = fitsNow, true
 	}
-	return fitsPipe
+	return w
 }
+
+// Terminal tells whether it may be a terminal.
+func (w *Writer) Terminal() bool { return w.terminal }
 
 // null tells whether it is the null device.
 func null(st *unix.Stat_t) bool {
@@ -184,7 +201,7 @@ func null(st *unix.Stat_t) bool {
 }
 
 // Write returns ErrStopped once it is interrupted.
-func (w *writer) Write(b []byte) (int, error) {
+func (w *Writer) Write(b []byte) (int, error) {
 	w.set.mu.RLock()
 	defer w.set.mu.RUnlock()
 	if w.set.closed {
@@ -195,9 +212,15 @@ func (w *writer) Write(b []byte) (int, error) {
 		if err := w.set.output.await(fd, unix.POLLOUT); err != nil {
 			return done, err
 		}
-		n, err := unix.Write(fd, b[done:min(len(b), done+w.fits)])
+		write := unix.Write
+		if w.now {
+			write = writeNow
+		}
+		n, err := write(fd, b[done:min(len(b), done+w.fits)])
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+		case w.now && err != nil && cannotNow(err):
+			w.now, w.fits = false, fitsPipe
 		case err != nil:
 			return done, os.NewSyscallError("write", err)
 		default:

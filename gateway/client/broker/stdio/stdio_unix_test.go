@@ -190,3 +190,98 @@ func TestCloseWaits(t *testing.T) {
 	_, err = out.Write(make([]byte, 1))
 	require.ErrorIs(t, err, ErrStopped)
 }
+
+// Several writers of one pipe, which fills between the look at it and the write, hold
+// nobody up; and each can be interrupted.
+func TestSharedPipe(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = null.Close() })
+	const writers = 4
+	var sets []*Set
+	done := make(chan error, writers)
+	for range writers {
+		var fds [3]int
+		for i, f := range []*os.File{null, w, null} {
+			fds[i], err = unix.Dup(int(f.Fd()))
+			require.NoError(t, err)
+		}
+		s, err := New(fds)
+		require.NoError(t, err)
+		sets = append(sets, s)
+		go func() {
+			_, err := s.Stdout().Write(make([]byte, 64<<20))
+			done <- err
+		}()
+	}
+	require.NoError(t, w.Close())
+	if _, err := writeNow(sets[0].fds[1], []byte{0}); cannotNow(err) && err != nil {
+		t.Log("this system waits")
+		_ = r.Close()
+		for range writers {
+			<-done
+		}
+	} else {
+		for range 200 {
+			_, err := unix.Read(int(r.Fd()), make([]byte, 5000))
+			require.NoError(t, err)
+		}
+		for _, s := range sets {
+			s.Stop()
+		}
+		for range writers {
+			require.ErrorIs(t, <-done, ErrStopped)
+		}
+	}
+	for _, s := range sets {
+		require.NoError(t, s.Close())
+	}
+}
+
+// A pipe is filled at once where the system can, and the last byte arrives all the same.
+func TestWriterKinds(t *testing.T) {
+	t.Parallel()
+	s := newStreams(t)
+	require.False(t, s.set.Stdout().Terminal())
+	out := s.set.Stdout()
+	_, err := out.Write([]byte("x"))
+	require.NoError(t, err)
+	if out.now {
+		require.Equal(t, fitsNow, out.fits)
+	} else {
+		require.Equal(t, fitsPipe, out.fits)
+	}
+	require.NoError(t, s.set.Close())
+
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	other := os.NewFile(uintptr(pair[1]), "other")
+	t.Cleanup(func() { _ = other.Close() })
+	second, err := unix.Dup(pair[0])
+	require.NoError(t, err)
+	third, err := unix.Dup(pair[0])
+	require.NoError(t, err)
+	set, err := New([3]int{pair[0], second, third}) // as Node gives its children
+	require.NoError(t, err)
+	data := bytes.Repeat([]byte("0123456789"), 100000)
+	done := make(chan error, 1)
+	go func() {
+		_, err := set.Stdout().Write(data)
+		done <- err
+	}()
+	got := make([]byte, len(data))
+	_, err = io.ReadFull(other, got)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.True(t, bytes.Equal(data, got))
+	_, err = other.WriteString("back")
+	require.NoError(t, err)
+	n, err := set.Stdin().Read(got)
+	require.NoError(t, err)
+	require.Equal(t, "back", string(got[:n]))
+	require.NoError(t, set.Close())
+}
