@@ -222,3 +222,18 @@ func TestNoPolicyAllowsMoreThanTheHardDepth(t *testing.T) {
 	require.NoError(t, rule.checkDepth(make([]Lease, MaxDepth+1)))
 	requireReason(t, ReasonDepth, rule.checkDepth(make([]Lease, MaxDepth+2)))
 }
+
+// TestOnlyChainsOfLegalShapeAreRemembered: others have no key.
+func TestOnlyChainsOfLegalShapeAreRemembered(t *testing.T) {
+	t.Parallel()
+	peer := testPeer(t, 'h')
+	whole := make([]byte, MaxEnvelope)
+	_, ok := chainKey([][]byte{whole, whole, whole}, peer)
+	require.True(t, ok)
+	for title, chain := range map[string][][]byte{
+		"none": nil, "long": {whole, whole, whole, whole}, "large": {whole, append(whole, 0)},
+	} {
+		_, ok := chainKey(chain, peer)
+		require.False(t, ok, title)
+	}
+}

@@ -65,14 +65,14 @@ func parseData(body []byte, d *Data) *ViolationError {
 	*d = Data{}
 	if len(b) > 0 && b[0] == tagStream {
 		v, n := minimalVarint(b[1:])
-		if n == 0 || v == 0 || v > uint64(Stderr) {
+		if v == 0 || v > uint64(Stderr) { // 0 where there is none, too
 			return errDataForm
 		}
 		d.Stream, b = Stream(v), b[1+n:]
 	}
 	if len(b) > 0 && b[0] == tagOffset {
 		v, n := minimalVarint(b[1:])
-		if n == 0 || v == 0 {
+		if v == 0 {
 			return errDataForm
 		}
 		d.Offset, b = v, b[1+n:]

@@ -247,7 +247,7 @@ func checkLimits(l Limits) *ViolationError {
 // checkRefused: spec: REFUSE-1.
 func checkRefused(r *Refused) *ViolationError {
 	switch {
-	case r.Code == CodeOK || !r.Code.CanRefuse():
+	case !r.Code.CanRefuse():
 		return violation("REFUSE-1", "a code that does not refuse")
 	case !isPrintable(r.Public):
 		return violation("REFUSE-2", "text that is too long or not printable ASCII")

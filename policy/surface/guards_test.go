@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,4 +121,34 @@ func TestContractThatDoesNotFit(t *testing.T) {
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, "parameters.title.env", fault.Path)
 	require.Nil(t, s)
+}
+
+// TestLimitsAreWithinTheirs: each by itself.
+func TestLimitsAreWithinTheirs(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	good := limitsForm{
+		Stdout: 1, Stderr: file.Unlimited, RunSeconds: int64(day / time.Second), DetachedMs: day.Milliseconds(),
+		Arguments: argv.MaxArguments, ArgumentBytes: argv.MaxTotal,
+	}
+	require.True(t, good.valid())
+	for title, change := range map[string]func(*limitsForm){
+		"stdin":             func(l *limitsForm) { l.Stdin = -1 },
+		"stdout":            func(l *limitsForm) { l.Stdout = 0 },
+		"stderr":            func(l *limitsForm) { l.Stderr = 0 },
+		"run-0":             func(l *limitsForm) { l.RunSeconds = 0 },
+		"run":               func(l *limitsForm) { l.RunSeconds++ },
+		"detached-negative": func(l *limitsForm) { l.DetachedMs = -2 },
+		"detached":          func(l *limitsForm) { l.DetachedMs++ },
+		"processes":         func(l *limitsForm) { l.Processes = -1 },
+		"memory":            func(l *limitsForm) { l.Memory = -1 },
+		"arguments-0":       func(l *limitsForm) { l.Arguments = 0 },
+		"arguments":         func(l *limitsForm) { l.Arguments++ },
+		"bytes-0":           func(l *limitsForm) { l.ArgumentBytes = 0 },
+		"bytes":             func(l *limitsForm) { l.ArgumentBytes++ },
+	} {
+		l := good
+		change(&l)
+		require.False(t, l.valid(), title)
+	}
 }

@@ -1,11 +1,13 @@
 package name
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/mr-tron/base58"
 	"github.com/stretchr/testify/require"
 )
 
@@ -233,6 +235,17 @@ func TestPeerID(t *testing.T) {
 			require.ErrorAs(t, err, &invalid)
 			require.Zero(t, got)
 		})
+	}
+	_, err = ParsePeerID(strings.Repeat("z", 65))
+	require.ErrorContains(t, err, "of at most 64 bytes", "no more than that is looked at")
+	for _, b := range [][]byte{ // what begins like an ID and is none
+		append(bytes.Clone(peerPrefix), make([]byte, 31)...),
+		append(bytes.Clone(peerPrefix), make([]byte, 33)...),
+		append([]byte{0x00, 0x24, 0x08, 0x02, 0x12, 0x20}, make([]byte, 32)...), // a secp256k1 key
+		append([]byte{0x12, 0x24, 0x08, 0x01, 0x12, 0x20}, make([]byte, 32)...), // a hash
+	} {
+		_, err := ParsePeerID(base58.Encode(b))
+		require.ErrorContains(t, err, peerRule, "%x", b)
 	}
 	for _, n := range []int{0, 31, 33, 64} {
 		got, err := PeerIDFromKey(make([]byte, n))

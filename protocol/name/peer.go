@@ -1,8 +1,6 @@
 package name
 
 import (
-	"bytes"
-
 	"github.com/mr-tron/base58"
 )
 
@@ -16,17 +14,20 @@ type PeerID struct{ s string }
 //nolint:gochecknoglobals // immutable
 var peerPrefix = []byte{0x00, 0x24, 0x08, 0x01, 0x12, 0x20}
 
-const peerRule = "an Ed25519 peer ID (12D3KooW…)"
+const (
+	peerRule = "an Ed25519 peer ID (12D3KooW…)"
+	maxPeer  = 64 // bytes that are looked at
+	keySize  = 32
+)
 
 // ParsePeerID checks s; the error is an *InvalidError.
 func ParsePeerID(s string) (PeerID, error) {
-	invalid := &InvalidError{Kind: "peer ID", Value: s, Rule: peerRule}
-	if len(s) > 64 {
-		return PeerID{}, invalid
+	if len(s) > maxPeer {
+		return PeerID{}, &InvalidError{Kind: "peer ID", Value: s, Rule: peerRule + " of at most 64 bytes"}
 	}
-	b, err := base58.Decode(s)
-	if err != nil || len(b) != len(peerPrefix)+32 || !bytes.HasPrefix(b, peerPrefix) || base58.Encode(b) != s {
-		return PeerID{}, invalid
+	b, _ := base58.Decode(s) // whatever it is: it counts only if s is how it is written
+	if len(b) != len(peerPrefix)+keySize || writePeer(b[len(peerPrefix):]) != s {
+		return PeerID{}, &InvalidError{Kind: "peer ID", Value: s, Rule: peerRule}
 	}
 	return PeerID{s}, nil
 }
@@ -34,10 +35,14 @@ func ParsePeerID(s string) (PeerID, error) {
 // PeerIDFromKey returns the ID of a 32-byte Ed25519 public key. The error is an
 // *InvalidError if the length is another.
 func PeerIDFromKey(key []byte) (PeerID, error) {
-	if len(key) != 32 {
+	if len(key) != keySize {
 		return PeerID{}, &InvalidError{Kind: "peer key", Value: "", Rule: "32 bytes"}
 	}
-	return PeerID{base58.Encode(append(append([]byte{}, peerPrefix...), key...))}, nil
+	return PeerID{writePeer(key)}, nil
+}
+
+func writePeer(key []byte) string {
+	return base58.Encode(append(append([]byte{}, peerPrefix...), key...))
 }
 
 // Key returns the 32 bytes of the Ed25519 public key, nil for the zero value.
@@ -46,7 +51,7 @@ func (p PeerID) Key() []byte {
 		return nil
 	}
 	b, err := base58.Decode(p.s)
-	if err != nil || len(b) != len(peerPrefix)+32 {
+	if err != nil || len(b) != len(peerPrefix)+keySize {
 		return nil
 	}
 	return b[len(peerPrefix):]
