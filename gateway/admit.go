@@ -28,7 +28,8 @@ import (
 type caller struct {
 	id     peer.ID
 	holder name.PeerID
-	local  bool // the owner, who tries what the peer would get
+	local  bool            // the owner, who tries what the peer would get
+	gone   <-chan struct{} // closed when the owner has given up; nil for a peer
 }
 
 // book is what admission asks of the ledger.
@@ -125,6 +126,11 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 		return join(got, digest)
 	}
 	e.listed, owned = true, true
+	select {
+	case <-c.gone: // cancelOf may have come before it was listed
+		e.op.Cancel(operation.CauseCaller)
+	default:
+	}
 	return n.begin(e, decided)
 }
 

@@ -22,7 +22,8 @@ import (
 // see what a peer would get, since nobody proves to be holder here. Where s.Stdin
 // is set, stdin is sent; it is not read after the end, except by a Read that is
 // under way. The error is a *protocol.Refusal if nothing ran. When ctx is done,
-// the operation is cancelled and its end returned.
+// the operation is cancelled and its end returned; one that does not run yet is refused
+// with CodeCancelled.
 func (n *Node) Try(ctx context.Context, holder name.PeerID, s *protocol.Start, stdin io.Reader, stdout, stderr io.Writer) (protocol.Exit, error) {
 	id, err := peer.Decode(holder.String())
 	if err != nil {
@@ -32,7 +33,7 @@ func (n *Node) Try(ctx context.Context, holder name.PeerID, s *protocol.Start, s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.handler(n.run)(&localStream{pipe: theirs, conn: localConn{peer: id}})
+		n.handler(n.run)(&localStream{pipe: theirs, conn: localConn{peer: id}, gone: ctx.Done()})
 	}()
 	stop := context.AfterFunc(ctx, func() { n.cancelOf(holder, s.Operation) })
 	exit, err := trial.Run(ours, s, stdin, stdout, stderr)
@@ -57,6 +58,7 @@ type localStream struct {
 	network.Stream // nil
 	pipe           net.Conn
 	conn           localConn
+	gone           <-chan struct{} // closed when the owner has given up
 }
 
 type localConn struct {

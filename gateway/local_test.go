@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -88,6 +90,60 @@ func TestTryIsCancelledByItsContext(t *testing.T) {
 	exit, err := w.node.Try(ctx, w.agent.id, w.start(w.lease(), "sleep"), nil, io.Discard, io.Discard)
 	require.NoError(t, err)
 	require.Equal(t, protocol.CodeCancelled, exit.Code)
+}
+
+// A cancel that comes at any moment on the way to the process ends it, or keeps it from
+// running: none is lost between the admission and the list of what runs.
+func TestTryIsCancelledBeforeItRuns(t *testing.T) {
+	t.Parallel()
+	var during atomic.Pointer[func()] // called on the way to the list
+	w := newWorld(t, func(_ *world, c *Config) {
+		now := c.Now
+		c.Now = func() time.Time {
+			if f := during.Load(); f != nil {
+				(*f)()
+			}
+			return now()
+		}
+	})
+	try := func(t *testing.T, ctx context.Context) {
+		t.Helper()
+		_, err := w.node.Try(ctx, w.agent.id, w.start(w.lease(), "sleep"), nil, io.Discard, io.Discard)
+		var refused *protocol.Refusal
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, protocol.CodeCancelled, refused.Code)
+		require.Zero(t, w.host.Running.Load())
+	}
+	t.Run("before-the-start-is-sent", func(t *testing.T) {
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			try(t, ctx)
+		}
+		require.Zero(t, w.host.Starts.Load())
+	})
+	t.Run("before-it-is-listed", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		give := func() {
+			cancel()
+			<-time.After(20 * time.Millisecond) // so that who cancels has looked
+		}
+		during.Store(&give)
+		try(t, ctx)
+		during.Store(nil)
+		require.Zero(t, w.host.Starts.Load())
+	})
+	t.Run("while-it-starts", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w.host.OnStart(func(ctx context.Context, _ route.StartRequest) error {
+			cancel()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		_, err := w.node.Try(ctx, w.agent.id, w.start(w.lease(), "sleep"), nil, io.Discard, io.Discard)
+		require.Error(t, err)
+		require.Zero(t, w.host.Running.Load())
+	})
 }
 
 type failingWriter struct{}

@@ -32,8 +32,11 @@ func (c *call) reset(code protocol.Code) {
 // relayed link, few streams without a request, a deadline for it, no panic.
 func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 	return func(s network.Stream) {
-		_, local := s.(*localStream)
+		own, local := s.(*localStream)
 		c := &call{Stream: s, caller: caller{id: s.Conn().RemotePeer(), local: local}}
+		if local {
+			c.caller.gone = own.gone
+		}
 		holder, ok := door.PeerName(c.caller.id)
 		if !ok || !n.enter() {
 			c.reset(protocol.CodeShuttingDown)
