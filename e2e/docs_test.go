@@ -14,8 +14,29 @@ import (
 // TestThreatsNameTests looks for each test that docs/threats.md names.
 func TestThreatsNameTests(t *testing.T) {
 	t.Parallel()
-	root := repoRoot(t)
-	doc, err := os.ReadFile(filepath.Join(root, "docs", "threats.md"))
+	rows := namedTests(t, "threats.md", regexp.MustCompile(`^\| \d+[a-z]? \|`))
+	numbers := map[string]bool{}
+	for _, cells := range rows {
+		numbers[strings.TrimSpace(cells[1])] = true
+	}
+	require.Greater(t, len(rows), 54)
+	for n := 1; n <= 54; n++ { // those of the study that the design began with
+		checkf(t, numbers[strconv.Itoa(n)], "docs/threats.md has no row %d", n)
+	}
+}
+
+// TestRuntimePromisesNameTests looks for each test that docs/runtime-acceptance.md names.
+func TestRuntimePromisesNameTests(t *testing.T) {
+	t.Parallel()
+	rows := namedTests(t, "runtime-acceptance.md", regexp.MustCompile(`^\| `))
+	require.Greater(t, len(rows), 75)
+}
+
+// namedTests returns the cells of the rows of a document's tables that match. The last
+// one names tests, and scripts below e2e/testdata, which are looked for.
+func namedTests(t *testing.T, document string, row *regexp.Regexp) (rows [][]string) {
+	t.Helper()
+	doc, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", document))
 	require.NoError(t, err)
 	tests := map[string]bool{}
 	for _, p := range loadPackages(t) {
@@ -25,15 +46,15 @@ func TestThreatsNameTests(t *testing.T) {
 			}
 		}
 	}
-	rows := 0
-	numbers := map[string]bool{}
 	for line := range strings.Lines(string(doc)) {
-		if !regexp.MustCompile(`^\| \d+[a-z]? \|`).MatchString(line) {
+		if !row.MatchString(line) {
 			continue
 		}
-		rows++
-		cells := strings.Split(line, "|")
-		numbers[strings.TrimSpace(cells[1])] = true
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		if strings.TrimSpace(cells[len(cells)-2]) == "test" {
+			continue // the head of a table
+		}
+		rows = append(rows, cells)
 		named := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[len(cells)-2], -1)
 		checkf(t, len(named) > 0, "row without a test: %s", line)
 		for _, m := range named {
@@ -45,10 +66,7 @@ func TestThreatsNameTests(t *testing.T) {
 			checkf(t, tests[m[1]], "no such test: %s", m[1])
 		}
 	}
-	require.Greater(t, rows, 54)
-	for n := 1; n <= 54; n++ { // those of the study that the design began with
-		checkf(t, numbers[strconv.Itoa(n)], "docs/threats.md has no row %d", n)
-	}
+	return rows
 }
 
 // TestLinks looks for each file that a document links to.
