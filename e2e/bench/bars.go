@@ -2,6 +2,8 @@
 
 package main
 
+import "fmt"
+
 // Bar is what a ratio has to reach.
 type Bar struct {
 	What        string
@@ -21,6 +23,7 @@ func bars() []Bar {
 		{"start to exit, warm, p50", groupStart, p50, bySDK(tls), byLocal, 2.0, 1.6, false},
 		{"start to exit, warm, p50", groupStart, p50, bySDK(quic), byLocal, 2.2, 1.8, false},
 		{"start to exit, warm, p50", groupStart, p50, bySDK(noise), bySSHGo, 0.5, 0.4, false},
+		{"whole process, warm", groupProcess, p50, byShim, bySSHMux, 0.5, 0.35, false},
 		{"whole process, cold", groupProcess, p50, byLend("TCP"), bySSHC25, 0.2, 0.12, false},
 		{"whole process, cold", groupProcess, p50, byLend("QUIC"), bySSHC25, 0.2, 0.12, false},
 		{"standard output", groupOutput, mibs, bySDK(noise), byRaw(noise), 0.62, 0.75, true},
@@ -42,10 +45,12 @@ func bars() []Bar {
 		{"start on a link of 100 ms, warm", groupFar, roundTrips, warmStart + ", " + quic, "", 1.1, 1.1, false},
 		{"start on a link of 100 ms, new connection", groupFar, roundTrips, coldStart + ", " + noise, "", 4.2, 4.2, false},
 		{"start on a link of 100 ms, new connection", groupFar, roundTrips, coldStart + ", " + quic, "", 2.2, 2.2, false},
+		{"start of an unchanged npm Connector", groupNpm, p50, bySDK(noise), byNode, 1.1, 1.05, false},
 		{"1 MiB of output on a link of 20 ms", groupNear, roundTrips, mebibyte + ", " + noise, "", 2.3, 1.2, false},
 	}
-	for n, goal := range map[int][2]float64{8: {0.55, 0.75}, 64: {0.6, 0.8}, 256: {0.6, 0.85}} {
-		out = append(out, Bar{"operations a second", groupAtOnce(n), perSec, bySDK(noise), byLocal, goal[0], goal[1], true})
+	for _, n := range concurrencies() {
+		goal := map[int][2]float64{8: {0.55, 0.75}, 64: {0.6, 0.8}, 256: {0.6, 0.85}}[n]
+		out = append(out, Bar{fmt.Sprintf("operations a second, %d at once", n), groupAtOnce(n), perSec, bySDK(noise), byLocal, goal[0], goal[1], true})
 	}
 	return out
 }

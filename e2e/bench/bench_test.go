@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -48,7 +49,7 @@ func TestBarsNameCases(t *testing.T) {
 	for _, tr := range transports() {
 		f.add(bySDK(tr), nobody)
 	}
-	for _, name := range []string{byLocal, byLend("TCP"), byLend("QUIC"), bySSHMux, bySSH, bySSHC25} {
+	for _, name := range []string{byLocal, byShim, byLend("TCP"), byLend("QUIC"), bySSHMux, bySSH, bySSHC25} {
 		f.lines[name] = nobody
 	}
 	s := &Suite{Reps: 1}
@@ -62,6 +63,24 @@ func TestBarsNameCases(t *testing.T) {
 		require.True(t, names[b.Group+"/"+b.Of], b)
 		require.True(t, b.By == "" || names[b.Group+"/"+b.By], b)
 	}
+}
+
+// What takes long is done a few times, and no repetition begins that would be late.
+func TestSuiteIsBounded(t *testing.T) {
+	ran := map[string]int{}
+	s := &Suite{Reps: 9, Limit: time.Hour}
+	count := func(name string) func(context.Context) (Sample, error) {
+		return func(context.Context) (Sample, error) { ran[name]++; return Sample{p50: 1}, nil }
+	}
+	s.Add("group", "short", count("short"))
+	s.AddSome(2, "group", "long", count("long"))
+	require.NoError(t, s.Run(t.Context()))
+	require.Equal(t, map[string]int{"short": 9, "long": 2}, ran)
+	require.Equal(t, 9, s.Did)
+	s = &Suite{Reps: 9, Limit: 1}
+	s.Add("group", "short", count("late"))
+	require.NoError(t, s.Run(t.Context()))
+	require.Equal(t, []int{1, 1}, []int{ran["late"], s.Did}, "one there is in any case")
 }
 
 func TestSuite(t *testing.T) {
@@ -89,4 +108,10 @@ func TestSuite(t *testing.T) {
 	_, err = r.JSON()
 	require.NoError(t, err)
 	require.Contains(t, string(r.plot()), "</svg>")
+	require.Contains(t, string(r.plotStart()), "</svg>")
+	require.Contains(t, r.document("performance"), "(performance-start.svg)")
+	require.Empty(t, r.Missing, "nothing of it was asked for")
+	require.Error(t, Report{Missing: []string{"x"}}.gaps(true))
+	require.NoError(t, Report{Missing: []string{"x"}}.gaps(false))
+	require.Contains(t, Report{Missing: []string{"x"}}.Summary(), "no figure")
 }

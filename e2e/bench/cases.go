@@ -82,8 +82,20 @@ func gather(ctx context.Context, dir string) (_ *field, err error) {
 			return nil, err
 		}
 	}
+	f.gatherShim(ctx, w)
 	f.lines[byLocal] = processes(func(command []string) []string { return program(bin, command) })
 	return f, f.gatherSSH(ctx, dir)
+}
+
+// gatherShim lets a shim take part; if it cannot, its case says why.
+func (f *field) gatherShim(ctx context.Context, w *world) {
+	run, stop, err := w.shim(ctx)
+	if err != nil {
+		f.lines[byShim] = func(context.Context, []string, io.Reader, io.Writer) error { return err }
+		return
+	}
+	f.lines[byShim] = run
+	f.closer = append(f.closer, stop)
 }
 
 // gatherSSH lets OpenSSH take part, if it can be started.
@@ -117,7 +129,7 @@ const (
 
 func groupAtOnce(n int) string { return fmt.Sprintf("at once: %d", n) }
 
-func concurrencies() []int { return []int{1, 8, 64, 256} }
+func concurrencies() []int { return []int{8, 64, 256} }
 
 // addTo adds the cases.
 func (f *field) addTo(s *Suite) {
@@ -129,16 +141,21 @@ func (f *field) addTo(s *Suite) {
 		run := f.ways[name]
 		s.Add(groupStart, name, func(ctx context.Context) (Sample, error) { return latency(ctx, s.N(400), once(run)) })
 	}
-	for _, name := range []string{byLocal, byLend("TCP"), byLend("QUIC"), bySSHMux, bySSH, bySSHC25} {
+	for _, name := range []string{byLocal, byShim, byLend("TCP"), byLend("QUIC"), bySSHMux, bySSH, bySSHC25} {
 		if run := f.lines[name]; run != nil {
 			s.Add(groupProcess, name, func(ctx context.Context) (Sample, error) {
-				return latency(ctx, s.N(64), func(ctx context.Context) error { return run(ctx, nothingToDo, nil, io.Discard) })
+				n := 64
+				if name == bySSH || name == bySSHC25 {
+					n = 16
+				}
+				return latency(ctx, s.N(n), func(ctx context.Context) error { return run(ctx, nothingToDo, nil, io.Discard) })
 			})
 		}
 	}
 	f.addBulk(s, int64(s.N(1024))<<20)
 	f.addCrowd(s)
 	f.addLinks(s)
+	f.addNpm(s)
 	for _, name := range f.order {
 		run := f.ways[name]
 		s.Add(groupEcho, name, func(ctx context.Context) (Sample, error) { return echo(ctx, s.N(3000), run) })
@@ -153,8 +170,8 @@ func (f *field) addTo(s *Suite) {
 	for _, n := range concurrencies() {
 		for _, name := range f.order {
 			run := f.ways[name]
-			s.Add(groupAtOnce(n), name, func(ctx context.Context) (Sample, error) {
-				during := 1500 * time.Millisecond
+			s.AddSome(fewReps, groupAtOnce(n), name, func(ctx context.Context) (Sample, error) {
+				during := 1200 * time.Millisecond
 				if s.Quick {
 					during /= 4
 				}
@@ -167,25 +184,25 @@ func (f *field) addTo(s *Suite) {
 // addCrowd adds what is measured on gateways of their own.
 func (f *field) addCrowd(s *Suite) {
 	c := crowd{dir: f.dir, bin: f.bin, peers: s.N(1000), silent: s.N(500), n: s.N(400)}
-	s.Add(groupCrowd, bySDK("TCP+Noise"), c.gatewayCase)
-	s.Add(groupCrowd, byLean, c.leanCase)
+	s.AddSome(leastReps, groupCrowd, bySDK("TCP+Noise"), c.gatewayCase)
+	s.AddSome(leastReps, groupCrowd, byLean, c.leanCase)
 }
 
 func (f *field) addBulk(s *Suite, n int64) {
 	for _, name := range f.order {
 		run := f.ways[name]
-		s.Add(groupOutput, name, func(ctx context.Context) (Sample, error) {
+		s.AddSome(fewReps, groupOutput, name, func(ctx context.Context) (Sample, error) {
 			return through(n, func() error { return run(ctx, []string{"produce", fmt.Sprint(n)}, nil, &counter{}) })
 		})
-		s.Add(groupInput, name, func(ctx context.Context) (Sample, error) {
+		s.AddSome(fewReps, groupInput, name, func(ctx context.Context) (Sample, error) {
 			return through(n, func() error { return run(ctx, []string{"consume"}, zeros(n), &counter{}) })
 		})
 	}
 	for _, t := range transports() {
-		s.Add(groupOutput, byRaw(t), func(ctx context.Context) (Sample, error) {
+		s.AddSome(fewReps, groupOutput, byRaw(t), func(ctx context.Context) (Sample, error) {
 			return through(n, func() error { return f.raw[t].output(ctx, n) })
 		})
-		s.Add(groupInput, byRaw(t), func(ctx context.Context) (Sample, error) {
+		s.AddSome(fewReps, groupInput, byRaw(t), func(ctx context.Context) (Sample, error) {
 			return through(n, func() error { return f.raw[t].input(ctx, n) })
 		})
 	}

@@ -3,10 +3,12 @@
 // Command bench measures what lending a command costs, beside what it could cost:
 // the same command started locally, the transport alone, and OpenSSH.
 //
-//	go run ./e2e/bench                          everything, 5 repetitions
-//	go run ./e2e/bench -quick -reps 1           a look, in a few minutes
+//	go run ./e2e/bench -out docs/performance    everything, in eight minutes; writes .json, .md and .svg
+//	go run ./e2e/bench -quick -reps 1           a look, in a minute or two
 //	go run ./e2e/bench -only start,output       some groups
-//	go run ./e2e/bench -out docs/performance    writes .json, .md and .svg
+//
+// What fails is named in the tables, the rest goes on, and the exit status is 1. The last
+// lines say of each goal what came out.
 //
 // The long links are lines of e2e/shaper between namespaces of the network: they need
 // root. It builds lend, starts a gateway of a new owner with its real policy, ledger and

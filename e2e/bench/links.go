@@ -228,9 +228,9 @@ func (f *field) addLinks(s *Suite) {
 	far, near := f.long("far", 100*time.Millisecond), f.long("near", 20*time.Millisecond)
 	for _, transport := range []string{"TCP+Noise", "QUIC"} {
 		for _, what := range []string{warmStart, coldStart} {
-			s.Add(groupFar, what+", "+transport, func(ctx context.Context) (Sample, error) { return far.do(ctx, what, transport, s.N(16)) })
+			s.AddSome(fewReps, groupFar, what+", "+transport, func(ctx context.Context) (Sample, error) { return far.do(ctx, what, transport, s.N(16)) })
 		}
-		s.Add(groupNear, mebibyte+", "+transport, func(ctx context.Context) (Sample, error) { return near.do(ctx, mebibyte, transport, s.N(32)) })
+		s.AddSome(fewReps, groupNear, mebibyte+", "+transport, func(ctx context.Context) (Sample, error) { return near.do(ctx, mebibyte, transport, s.N(32)) })
 	}
 }
 

@@ -18,30 +18,33 @@ import (
 // their environment.
 func local(bin string) way {
 	return func(ctx context.Context, command []string, stdin io.Reader, stdout io.Writer) error {
-		words := program(bin, command)
-		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-		cmd.Env = []string{}
-		in, err1 := cmd.StdinPipe()
-		out, err2 := cmd.StdoutPipe()
-		fault, err3 := cmd.StderrPipe()
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return err
-		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		var drained sync.WaitGroup
-		if stdin == nil {
-			_ = in.Close()
-		} else {
-			drained.Go(func() { copyAll(in, stdin); _ = in.Close() })
-		}
-		drained.Go(func() { copyAll(io.Discard, fault) })
-		copyAll(stdout, out)
-		err := cmd.Wait() // not before the outputs are read
-		drained.Wait()
+		return spawn(ctx, []string{}, program(bin, command), stdin, stdout)
+	}
+}
+
+func spawn(ctx context.Context, env, words []string, stdin io.Reader, stdout io.Writer) error {
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Env = env
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	fault, err3 := cmd.StderrPipe()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var drained sync.WaitGroup
+	if stdin == nil {
+		_ = in.Close()
+	} else {
+		drained.Go(func() { copyAll(in, stdin); _ = in.Close() })
+	}
+	drained.Go(func() { copyAll(io.Discard, fault) })
+	copyAll(stdout, out)
+	err := cmd.Wait() // not before the outputs are read
+	drained.Wait()
+	return err
 }
 
 // program is the command line of a command of the child, or of one that does

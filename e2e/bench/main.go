@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +26,8 @@ func main() {
 
 func run() error {
 	var (
-		reps  = flag.Int("reps", 5, "repetitions")
+		reps  = flag.Int("reps", 5, "repetitions; what takes long has fewer")
+		limit = flag.Duration("limit", 7*time.Minute, "begin no repetition that would end later; 0 is none")
 		quick = flag.Bool("quick", false, "an eighth of the work")
 		only  = flag.String("only", "", "parts of the names of groups and cases, with commas")
 		out   = flag.String("out", "", "write to this name, with .json, .md and .svg; the table goes to standard output")
@@ -44,11 +47,11 @@ func run() error {
 		return fmt.Errorf("-role %s: there is no such role", *role)
 	}
 	if *reps < 1 || flag.NArg() > 0 {
-		return errors.New("usage: bench [-reps N] [-quick] [-only NAME,…] [-out NAME]")
+		return errors.New("usage: bench [-reps N] [-limit TIME] [-quick] [-only NAME,…] [-out NAME]")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s := &Suite{Reps: *reps, Quick: *quick}
+	s := &Suite{Reps: *reps, Quick: *quick, Limit: *limit}
 	if *only != "" {
 		s.Only = strings.Split(*only, ",")
 	}
@@ -77,11 +80,14 @@ func measure(ctx context.Context, s *Suite, out string) error {
 	r := report(s, f.noSSH)
 	text := r.Markdown()
 	fmt.Print(text)
-	if out == "" {
-		return failed
+	if out != "" {
+		data, err := r.JSON()
+		text = r.document(filepath.Base(out))
+		failed = errors.Join(failed, err, write(out+".json", data), write(out+".md", []byte(text)),
+			write(out+".svg", r.plot()), write(out+"-start.svg", r.plotStart()))
 	}
-	data, err := r.JSON()
-	return errors.Join(failed, err, write(out+".json", data), write(out+".md", []byte(text)), write(out+".svg", r.plot()))
+	fmt.Fprint(os.Stderr, r.Summary())
+	return errors.Join(failed, r.gaps(len(s.Only) == 0))
 }
 
 func write(file string, data []byte) error {

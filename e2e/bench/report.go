@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -27,6 +28,7 @@ type Report struct {
 	NoSSH         string    `json:"noSsh,omitempty"`
 	Rows          []Row     `json:"rows"`
 	Bars          []Result  `json:"bars"`
+	Missing       []string  `json:"missing,omitempty"` // bars about which there is no figure
 }
 
 // Machine says where it was measured.
@@ -69,9 +71,15 @@ func machine() Machine {
 	m.MemoryGiB = int(math.Round(float64(kib) / (1 << 20)))
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
-		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + series(unix.ByteSliceToString(u.Release[:]))
 	}
 	return m
+}
+
+// series is the major and minor number of a version; what follows is the builder's.
+func series(release string) string {
+	parts := strings.SplitN(release, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
 // valueOf reads the value of a line "name : value".
@@ -86,7 +94,7 @@ func valueOf(file, name string) string {
 }
 
 func report(s *Suite, noSSH error) Report {
-	r := Report{SchemaVersion: 1, When: time.Now().UTC().Truncate(time.Second), Machine: machine(), Repetitions: s.Reps, Quick: s.Quick}
+	r := Report{SchemaVersion: 1, When: time.Now().UTC().Truncate(time.Second), Machine: machine(), Repetitions: s.Did, Quick: s.Quick}
 	if noSSH != nil {
 		r.NoSSH = noSSH.Error()
 	}
@@ -108,9 +116,57 @@ func report(s *Suite, noSSH error) Report {
 	for _, b := range bars() {
 		if v, ok := s.outcome(b); ok {
 			r.Bars = append(r.Bars, Result{b.What, b.Of, b.By, b.Unit, b.Bar, b.Beyond, b.AtLeast, v, b.verdict(v.Median)})
+		} else if len(s.Only) == 0 || s.added(b.Group, b.Of) {
+			r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", b.What, over(b.Of, b.By)))
 		}
 	}
 	return r
+}
+
+func over(of, by string) string {
+	if by == "" {
+		return of
+	}
+	return of + " ÷ " + by
+}
+
+// Summary has a line for each bar.
+func (r Report) Summary() string {
+	var b strings.Builder
+	for _, g := range r.Bars {
+		fmt.Fprintf(&b, "%-8s %8s %s %-8s %s: %s\n", g.Verdict, show(g.Ratio.Median), g.sign(), show(g.Bar), g.What, over(g.Of, g.By))
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(&b, "%-8s %8s   %-8s %s\n", "no figure", "", "", m)
+	}
+	return b.String()
+}
+
+func (g Result) sign() string {
+	if g.AtLeast {
+		return "≥"
+	}
+	return "≤"
+}
+
+// gaps is an error if all was asked for and a bar has no figure.
+func (r Report) gaps(whole bool) error {
+	if !whole || len(r.Missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no figure for %d of the bars: %s", len(r.Missing), strings.Join(r.Missing, "; "))
+}
+
+//go:embed notes.md
+var notes string
+
+// document is the report as a page of the documentation, beside its plots.
+func (r Report) document(name string) string {
+	return "# Performance\n\n" +
+		"Made by `go run ./e2e/bench -out docs/performance` (about eight minutes, on a machine that does nothing else; root for the long links and\n" +
+		"OpenSSH). Every value is in [" + name + ".json](" + name + ".json).\n\n" +
+		r.Markdown() +
+		"\n![share of each goal](" + name + ".svg)\n\n![one short command](" + name + "-start.svg)\n" + notes
 }
 
 // outcome is what a bar is about; false if it was not measured.
@@ -169,11 +225,10 @@ func (r Report) Markdown() string {
 		b.WriteString("\n| what | of | by | ratio | goal | |\n|---|---|---|---|---|---|\n")
 	}
 	for _, g := range r.Bars {
-		sign := "≤"
-		if g.AtLeast {
-			sign = "≥"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s %s (%s) | %s |\n", g.What, g.Of, g.By, g.Ratio, sign, show(g.Bar), show(g.Beyond), g.Verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s %s (%s) | %s |\n", g.What, g.Of, g.By, g.Ratio, g.sign(), show(g.Bar), show(g.Beyond), g.Verdict)
+	}
+	if len(r.Missing) > 0 && len(r.Bars) > 0 {
+		fmt.Fprintf(&b, "\nNo figure: %s.\n", strings.Join(r.Missing, "; "))
 	}
 	for _, group := range r.groups() {
 		r.table(&b, group)

@@ -22,6 +22,7 @@ type Sample map[string]float64
 type Case struct {
 	Group, Name string
 	Run         func(context.Context) (Sample, error)
+	Most        int // repetitions; 0: all
 
 	samples []Sample // by repetition; nil where it failed
 	steal   []float64
@@ -31,6 +32,8 @@ type Case struct {
 // Suite runs its cases in turns. One goroutine uses it.
 type Suite struct {
 	Reps  int
+	Limit time.Duration // no repetition begins that would end later; 0 is none
+	Did   int           // repetitions that were begun
 	Quick bool
 	Only  []string // substrings of "group/name"; none means all
 	Cases []*Case
@@ -39,11 +42,22 @@ type Suite struct {
 // caseLimit is the longest that one case may take in one repetition.
 const caseLimit = 3 * time.Minute
 
+// Repetitions of what takes long, and of what takes very long.
+const (
+	fewReps   = 3
+	leastReps = 2
+)
+
 // Add adds a case, unless it is not asked for.
 func (s *Suite) Add(group, name string, run func(context.Context) (Sample, error)) {
+	s.AddSome(0, group, name, run)
+}
+
+// AddSome adds one that is done a few times only, unless most is 0.
+func (s *Suite) AddSome(most int, group, name string, run func(context.Context) (Sample, error)) {
 	asked := func(only string) bool { return strings.Contains(group+"/"+name, only) }
 	if len(s.Only) == 0 || slices.ContainsFunc(s.Only, asked) {
-		s.Cases = append(s.Cases, &Case{Group: group, Name: name, Run: run})
+		s.Cases = append(s.Cases, &Case{Group: group, Name: name, Run: run, Most: most})
 	}
 }
 
@@ -58,10 +72,17 @@ func (s *Suite) N(n int) int {
 // Run runs all cases, repetition by repetition. A case that fails is not tried
 // again; the error has all failures.
 func (s *Suite) Run(ctx context.Context) error {
+	began, longest := time.Now(), time.Duration(0)
 	for rep := range s.Reps {
+		at := time.Now()
+		if rep > 0 && s.Limit > 0 && at.Add(longest).Sub(began) > s.Limit {
+			fmt.Fprintf(os.Stderr, "%d repetitions are enough: the time is over\n", rep)
+			break
+		}
+		s.Did = rep + 1
 		for i := range s.Cases {
 			c := s.Cases[(i+rep*7)%len(s.Cases)]
-			if c.err != nil {
+			if c.err != nil || c.Most > 0 && rep >= c.Most {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -69,6 +90,7 @@ func (s *Suite) Run(ctx context.Context) error {
 			}
 			c.once(ctx, fmt.Sprintf("[%d/%d]", rep+1, s.Reps))
 		}
+		longest = max(longest, time.Since(at))
 	}
 	var failed []error
 	for _, c := range s.Cases {
@@ -174,6 +196,10 @@ func (s *Suite) find(group, name string) *Case {
 		}
 	}
 	return nil
+}
+
+func (s *Suite) added(group, name string) bool {
+	return slices.ContainsFunc(s.Cases, func(c *Case) bool { return c.Group == group && c.Name == name })
 }
 
 // ratio is a's unit by b's, repetition by repetition.

@@ -33,6 +33,9 @@ type world struct {
 	self          peer.ID
 	gateway       *exec.Cmd
 
+	commands, rules string                              // more of the policy, with their indentation
+	more            func(context.Context, *world) error // more that is set up before the gateway starts
+
 	in     []string // what starts the gateway elsewhere, in front of its command
 	listen []string // multiaddrs; none: loopback
 }
@@ -56,10 +59,10 @@ commands:
     consume: {effect: read, arguments: [consume], timeout: 15m, parameters: {bytes: {stdin: {max_bytes: 1099511627776}}}}
     cat: {effect: read, arguments: [cat], timeout: 15m, parameters: {bytes: {stdin: {max_bytes: 1099511627776}}}}
     sleep: {effect: read, arguments: [sleep], timeout: 1h}
-allow:
+%sallow:
   - {name: nothing, to: [caller, bench], connector: nothing, version: "1.0.0", commands: {run: {}}}
   - {name: the child, to: [caller, bench], connector: child, version: "1.0.0", commands: {produce: {}, consume: {}, cat: {}, sleep: {}}}
-`
+%s`
 
 // leaseFlags grant more than any run of the suite uses.
 var leaseFlags = []string{"--local-addresses", "--life", "24h", "--operations", "1000000", "--at-once", "1024", "--out", "-"} //nolint:gochecknoglobals // constant
@@ -121,6 +124,11 @@ func (w *world) setUp(ctx context.Context, others []peer.ID) error {
 			return err
 		}
 	}
+	if w.more != nil {
+		if err := w.more(ctx, w); err != nil {
+			return err
+		}
+	}
 	owner, err1 := w.run(ctx, w.owner, "id", "--owner")
 	caller, err2 := w.run(ctx, w.caller, "id")
 	if err := errors.Join(err1, err2); err != nil {
@@ -130,7 +138,7 @@ func (w *world) setUp(ctx context.Context, others []peer.ID) error {
 	for i, p := range others {
 		fmt.Fprintf(&more, "  peer-%d: %s\n", i, p)
 	}
-	text := fmt.Sprintf(policyText, owner, caller, w.self, more.String())
+	text := fmt.Sprintf(policyText, owner, caller, w.self, more.String(), w.commands, w.rules)
 	return os.WriteFile(filepath.Join(w.owner, "policy.yaml"), []byte(text), 0o600)
 }
 
@@ -199,8 +207,12 @@ func lends() map[string][]string {
 // issue makes a lease for everything of one Connector, with the addresses of one
 // transport.
 func (w *world) issue(ctx context.Context, to, connector, transport string) (lease.File, []byte, error) {
+	return w.issueFor(ctx, to, transport, connector, lends()[connector]...)
+}
+
+func (w *world) issueFor(ctx context.Context, to, transport, connector string, commands ...string) (lease.File, []byte, error) {
 	args := append([]string{"lease", "issue", "--to", to}, leaseFlags...)
-	text, err := w.run(ctx, w.owner, append(append(args, connector), lends()[connector]...)...)
+	text, err := w.run(ctx, w.owner, append(append(args, connector), commands...)...)
 	if err != nil {
 		return lease.File{}, nil, err
 	}

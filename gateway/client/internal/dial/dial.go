@@ -163,10 +163,10 @@ func (d *Dialer) Confirmed(ctx context.Context, to peer.AddrInfo, id core.ID) (*
 func untaken(err error) error {
 	var gone *network.ConnError
 	if errors.As(err, &gone) && gone.Remote {
-		switch gone.ErrorCode {
-		case network.ConnGated:
+		if gone.ErrorCode == network.ConnGated {
 			return unreachable{fmt.Errorf("%w: %w", ErrNotAdmitted, err)}
-		case network.ConnResourceLimitExceeded:
+		}
+		if gone.ErrorCode == network.ConnResourceLimitExceeded {
 			return unreachable{fmt.Errorf("%w: %w", ErrHungUp, err)}
 		}
 	}
