@@ -32,19 +32,19 @@ func unmarshal(b []byte, m proto.Message) *ViolationError {
 
 // encodes tells whether b is the canonical encoding of m.
 func encodes(m proto.Message, b []byte) bool {
-	again, err := marshal(nil, m)
+	again, err := marshal(m)
 	return err == nil && bytes.Equal(again, b)
 }
 
-// marshal appends the canonical encoding, which for the messages of lend is the
+// marshal returns the canonical encoding, which for the messages of lend is the
 // deterministic one of this library (a test compares it with one by hand).
-func marshal(dst []byte, m proto.Message) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
+func marshal(m proto.Message) ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
 // appendMessage appends length and encoding.
 func appendMessage(dst []byte, m proto.Message, limit int) ([]byte, error) {
-	b, err := marshal(nil, m)
+	b, err := marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode frame: %w", err)
 	}

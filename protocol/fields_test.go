@@ -136,10 +136,10 @@ func TestDataFields(t *testing.T) {
 		"long":   {"DATA-2", func(d *Data) { d.Payload = make([]byte, MaxData+1) }},
 		"offset": {"DATA-2", func(d *Data) { d.Offset = math.MaxUint64 }},
 	})
-	_, ok := lengthDelimited([]byte{tagPayload}, tagPayload)
-	require.False(t, ok, "no length is not the length 0")
-	_, ok = lengthDelimited([]byte{tagPayload, 0}, tagPayload)
-	require.True(t, ok)
+	for body, ok := range map[string]bool{"\x1a\x00": true, "\x1a": false, "\x1a\x80": false, "\x1a\x01": false} {
+		_, got := lengthDelimited([]byte(body), body[0])
+		require.Equal(t, ok, got, "%q: no length is not the length 0", body)
+	}
 	for title, body := range map[string][]byte{
 		"stream-0":    {tagData, 5, tagStream, 0, tagPayload, 1, 'x'},
 		"stream-none": {tagData, 2, tagStream, 0x80},

@@ -105,7 +105,7 @@ func (r *Reader) parse(body []byte) (Frame, *ViolationError) {
 		return nil, v
 	}
 	if f == nil {
-		return nil, r.ignore(body)
+		return nil, r.ignore()
 	}
 	r.ignored = 0
 	if v := r.admit(f); v != nil {
@@ -115,7 +115,7 @@ func (r *Reader) parse(body []byte) (Frame, *ViolationError) {
 }
 
 // ignore counts a frame that is skipped. Its length was bounded before. spec: GREASE-2
-func (r *Reader) ignore(body []byte) *ViolationError {
+func (r *Reader) ignore() *ViolationError {
 	r.ignored++
 	switch {
 	case r.sender == Caller && r.state == StateInit, r.state == StateDone:

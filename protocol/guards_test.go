@@ -125,11 +125,11 @@ func TestWhatIsNoMessageIsSaid(t *testing.T) {
 	require.Equal(t, violation("FRAME-4", "not a message"), unmarshal([]byte{0xff}, new(lendv1.RunFrame)))
 	require.Nil(t, unmarshal(nil, new(lendv1.RunFrame)))
 	m := &lendv1.Start{Version: "\xff"}
-	partly, err := marshal(nil, m)
+	partly, err := marshal(m)
 	require.Error(t, err)
 	require.False(t, encodes(m, partly))
 	m.Version = "1"
-	whole, err := marshal(nil, m)
+	whole, err := marshal(m)
 	require.NoError(t, err)
 	require.True(t, encodes(m, whole))
 	require.False(t, encodes(m, whole[1:]))
