@@ -245,7 +245,7 @@ func (f *finder) statements(list []ast.Stmt) {
 			f.ifStmt(s, list[i+1:])
 			continue
 		case *ast.SwitchStmt:
-			f.switchStmt(s)
+			f.switchStmt(s, list[i+1:])
 		case *ast.ReturnStmt:
 			f.returned(s)
 		}
@@ -294,17 +294,31 @@ func (f *finder) ifStmt(s *ast.IfStmt, rest []ast.Stmt) {
 	}
 }
 
-func (f *finder) switchStmt(s *ast.SwitchStmt) {
+// switchStmt looks at the cases that refuse, and at those that pass before a refusal:
+// of the default, or of what follows.
+func (f *finder) switchStmt(s *ast.SwitchStmt, rest []ast.Stmt) {
 	if s.Tag != nil {
 		return
 	}
+	refused := f.leadsToRefusal(rest)
+	for _, c := range s.Body.List {
+		if clause, ok := c.(*ast.CaseClause); ok && clause.List == nil {
+			refused = f.ends(clause.Body) == refuses
+		}
+	}
 	for _, c := range s.Body.List {
 		clause, ok := c.(*ast.CaseClause)
-		if !ok || f.ends(clause.Body) != refuses && !f.acts(clause.Body) {
+		if !ok {
 			continue
 		}
+		v := f.ends(clause.Body)
 		for _, e := range clause.List {
-			f.alternatives(e, false)
+			switch {
+			case v == refuses, f.acts(clause.Body):
+				f.alternatives(e, false)
+			case v == passes && refused && len(clause.List) == 1:
+				f.conjuncts(e)
+			}
 		}
 	}
 }

@@ -100,6 +100,15 @@ func says(a bool) (at, rule string) {
 	return "", ""
 }
 
+func one(a, b bool) error {
+	switch {
+	case a && b:
+		return nil
+	default:
+		return errNo
+	}
+}
+
 func shows(a bool) string {
 	if a {
 		return "yes"
@@ -140,7 +149,7 @@ func TestGuardsAreFound(t *testing.T) {
 		"recheck: a removed", "recheck: a removed",
 		"nested: a && (b || !c) removed", "nested: b removed", "nested: !c removed",
 		"later: a removed", "later: err == nil removed",
-		"fault: a removed", "says: a removed",
+		"fault: a removed", "says: a removed", "one: a passes", "one: b passes",
 		"bounded: min(max(a, 0), b) without max(a, 0) removed", "bounded: min(max(a, 0), b) without b removed",
 		"bounded: max(a, 0) without a removed", "bounded: max(a, 0) without 0 removed",
 	}, keys)
@@ -150,7 +159,7 @@ func TestGuardsAreFound(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, "if ((a) && !lendTaken(1)) || ((b && !a) && !lendTaken(2)) {")
 	require.Contains(t, out, "return ((a) || lendTaken(7)) && (((b || !a)) || lendTaken(8))")
-	require.Contains(t, out, "return lendBound(22, lendBound(23, min(lendBound(24, lendBound(25, max(a, 0), a), 0), b), max(a, 0)), b)")
+	require.Contains(t, out, "return lendBound(24, lendBound(25, min(lendBound(26, lendBound(27, max(a, 0), a), 0), b), max(a, 0)), b)")
 	require.Equal(t, strings.Count(fixture, "\n"), strings.Count(out, "\n"), "lines stay where they are")
 }
 
