@@ -29,7 +29,7 @@ func (a *app) withInspector(f func(*inspect.Inspector) error) error {
 	if err != nil {
 		return err
 	}
-	i, err := inspect.Open(p.store())
+	i, err := inspect.Open(p.store(), p.publishers())
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,10 @@ func inspectedShown(r inspect.Result) shownRelease {
 func (a *app) notPresent(bad []inspect.Result, err error) error {
 	for _, r := range bad {
 		next := "lend connector remove " + r.Connector.String() + ", then add it again"
-		if r.State == inspect.Indeterminate {
+		switch {
+		case r.Reason == inspect.SignatureRequired:
+			next = "lend publisher add PUBLISHER, or lend publisher require --off " + r.Connector.String()
+		case r.State == inspect.Indeterminate:
 			next = "lend doctor"
 		}
 		a.note("lend: %s %s: %s: %v; next: %s", r.Connector, r.Version, installedText(string(r.State), string(r.Reason)), r.Err, next)

@@ -15,6 +15,7 @@ import (
 	"github.com/lendcli/lend/localhost/observe"
 	"github.com/lendcli/lend/localhost/probe"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/signature"
 )
 
 // lookTime bounds how long a status waits for the disk.
@@ -27,11 +28,11 @@ type watching struct {
 	observer *observe.Observer
 }
 
-func newWatching(store string, host *localhost.Host, log zerolog.Logger) *watching {
+func newWatching(store string, publishers *signature.File, host *localhost.Host, log zerolog.Logger) *watching {
 	return &watching{
 		routes:   host.Routes(),
 		prober:   probe.New(probe.Config{Routes: host.Routes(), Starter: host, Log: log}),
-		observer: observe.New(observe.Config{Store: store, Routes: host.Routes(), Receipts: receiptsOf(host)}),
+		observer: observe.New(observe.Config{Store: store, Publishers: publishers, Routes: host.Routes(), Receipts: receiptsOf(host)}),
 	}
 }
 

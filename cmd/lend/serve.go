@@ -220,7 +220,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 		log.Warn().Err(why).Msg("secrets are locked")
 		a.note("%s", text)
 	}
-	s.watching = newWatching(p.store(), s.side.host, log)
+	s.watching = newWatching(p.store(), p.publishers(), s.side.host, log)
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
 		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Cancels: cancels, Owner: owner, Log: log,

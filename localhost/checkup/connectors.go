@@ -57,7 +57,7 @@ func (p Places) routes(ctx context.Context) (rows []Row) {
 	if !there(p.Store) {
 		return []Row{{Status: Skip, Detail: nothingInstalled, Fix: "lend connector add DIRECTORY"}}
 	}
-	i, err := inspect.Open(p.Store)
+	i, err := inspect.Open(p.Store, p.Publishers)
 	if err != nil {
 		return []Row{failed(err, "lend connector list")}
 	}
@@ -127,6 +127,12 @@ func releaseFix(r inspect.Result) string {
 		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
 	case inspect.FilesChanged, inspect.ReceiptInvalid:
 		return "lend connector remove " + r.Connector.String() + ", then add it again"
+	case inspect.SignatureRequired:
+		return publisherFix(r.Connector.String())
+	case inspect.SignatureInvalid:
+		return "lend connector remove " + r.Connector.String() + ", then add it again"
+	case inspect.PublishersUnreadable:
+		return "lend publisher list"
 	case inspect.NotInstalled, inspect.Superseded, inspect.Unreadable, inspect.Interrupted:
 	}
 	return "lend connector verify " + r.Connector.String()

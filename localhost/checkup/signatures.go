@@ -46,6 +46,10 @@ func (p Places) signatures(context.Context) (rows []Row) {
 	return rows
 }
 
+func publisherFix(key string) string {
+	return "lend publisher add PUBLISHER, or lend publisher require --off " + key
+}
+
 // signed returns a row where something is wrong, and tells whether a trusted publisher
 // signed r.
 func signed(s *install.Store, r install.Release) (*Row, bool) {
@@ -61,7 +65,7 @@ func signed(s *install.Store, r install.Release) (*Row, bool) {
 	}
 	fix := "lend connector remove " + key + ", then add it again"
 	if errors.Is(err, signature.ErrUnsigned) || errors.Is(err, signature.ErrUntrusted) {
-		fix = "lend publisher add PUBLISHER, or lend publisher require --off " + key
+		fix = publisherFix(key)
 	}
 	row := failed(err, fix)
 	row.Subject = key + " " + r.Manifest.Version.String()

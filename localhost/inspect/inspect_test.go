@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -31,6 +32,8 @@ type world struct {
 	t     *testing.T
 	store string
 	key   name.ConnectorKey
+
+	publishers *signature.File // nil: none
 }
 
 func newWorld(t *testing.T) *world {
@@ -88,7 +91,7 @@ func (w *world) open(f func(*install.Store) error) {
 
 func (w *world) inspector() *Inspector {
 	w.t.Helper()
-	i, err := Open(w.store)
+	i, err := Open(w.store, w.publishers)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, i.Close()) })
 	return i
@@ -249,6 +252,45 @@ func TestInstallationInspectionReceiptsOnly(t *testing.T) {
 		requireState(t, i.One(t.Context(), w.key, version(t, "1.0.0")), Invalid, ReceiptInvalid)
 	})
 
+	t.Run("publishers", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.publishers = signature.At(filepath.Join(t.TempDir(), "publishers.json"))
+		w.add("1.0.0", "native", "")
+		i := w.inspector()
+		look := func(s State, why Reason) Result {
+			t.Helper()
+			requireState(t, i.One(t.Context(), w.key, version(t, "1.0.0")), s, why)
+			all := i.All(t.Context())
+			require.Len(t, all, 1)
+			requireState(t, all[0], s, why)
+			r := i.Deep(t.Context(), w.key, version(t, "1.0.0"))
+			requireState(t, r, s, why)
+			return r
+		}
+		look(Present, "")
+		require.NoError(t, w.publishers.Edit(t.Context(), func(t *signature.Trust) error { t.Require = []string{"tool"}; return nil }))
+		r := look(Invalid, SignatureRequired)
+		require.ErrorIs(t, r.Err, signature.ErrUnsigned)
+		require.NotNil(t, r.Release, "what it is can be told")
+		require.NoError(t, w.publishers.Edit(t.Context(), func(t *signature.Trust) error { t.Require = nil; t.RequireAll = true; return nil }))
+		look(Invalid, SignatureRequired)
+		require.NoError(t, w.publishers.Edit(t.Context(), func(t *signature.Trust) error { t.RequireAll = false; return nil }))
+		look(Present, "")
+	})
+
+	t.Run("publishers-unreadable", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		at := filepath.Join(t.TempDir(), "publishers.json")
+		w.publishers = signature.At(at)
+		w.add("1.0.0", "native", "")
+		require.NoError(t, os.WriteFile(at, []byte("{"), 0o600))
+		i := w.inspector()
+		requireState(t, i.One(t.Context(), w.key, version(t, "1.0.0")), Indeterminate, PublishersUnreadable)
+		requireState(t, i.Deep(t.Context(), w.key, version(t, "1.0.0")), Indeterminate, PublishersUnreadable)
+	})
+
 	t.Run("superseded", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
@@ -284,12 +326,12 @@ func TestInstallationInspectionReceiptsOnly(t *testing.T) {
 		w := newWorld(t)
 		w.add("1.0.0", "native", "")
 		require.NoError(t, os.Chmod(w.store, 0o777))
-		_, err := Open(w.store)
+		_, err := Open(w.store, nil)
 		require.ErrorContains(t, err, "others may write")
 		require.NoError(t, os.Chmod(w.store, 0o700))
 		file := filepath.Join(t.TempDir(), "connectors")
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		_, err = Open(filepath.Dir(file))
+		_, err = Open(filepath.Dir(file), nil)
 		require.ErrorContains(t, err, "not a directory")
 	})
 
@@ -309,6 +351,8 @@ type faulty struct{ release, verify error }
 func (f faulty) Release(name.ConnectorKey, name.Version) (install.Release, error) {
 	return install.Release{}, f.release
 }
+
+func (f faulty) SignersAsIs(install.Release) ([]signature.Signer, error) { return nil, nil }
 
 func (f faulty) Verify(context.Context, name.ConnectorKey, name.Version) error { return f.verify }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -23,20 +24,25 @@ import (
 type releases interface {
 	Release(key name.ConnectorKey, version name.Version) (install.Release, error)
 	Verify(ctx context.Context, key name.ConnectorKey, version name.Version) error
+	SignersAsIs(r install.Release) ([]signature.Signer, error)
 }
 
 // Inspector looks at one store. All methods are safe for concurrent use. The owner
 // must Close it.
 type Inspector struct {
-	depot    *depot.Depot // nil: nothing was ever installed
-	releases releases
-	close    func() error
+	depot      *depot.Depot // nil: nothing was ever installed
+	releases   releases
+	publishers *signature.File
+	close      func() error
 }
 
 // Open opens the store in dir, an absolute path, as it is: nothing is made, and what
 // dead processes left stays. A store that is not there is one in which nothing is
-// installed.
-func Open(dir string) (*Inspector, error) {
+// installed. The owner's list of publishers is asked at each look; nil requires nothing.
+func Open(dir string, publishers *signature.File) (*Inspector, error) {
+	if publishers == nil {
+		publishers = signature.At("")
+	}
 	info, err := os.Stat(filepath.Join(dir, depot.Connectors))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Inspector{close: func() error { return nil }}, nil
@@ -51,11 +57,14 @@ func Open(dir string) (*Inspector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect store: %w", err)
 	}
-	s, err := install.Open(install.Config{Dir: dir, AsIs: true})
+	s, err := install.Open(install.Config{Dir: dir, AsIs: true, Publishers: publishers})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("inspect store: %w", err), d.Close())
 	}
-	return &Inspector{depot: d, releases: s, close: func() error { return errors.Join(s.Close(), d.Close()) }}, nil
+	return &Inspector{
+		depot: d, releases: s, publishers: publishers,
+		close: func() error { return errors.Join(s.Close(), d.Close()) },
+	}, nil
 }
 
 // Close lets go of the store.
@@ -90,7 +99,8 @@ func (i *Inspector) All(ctx context.Context) []Result {
 }
 
 // One reads the receipt of a release, its manifest, which must be the one that the
-// receipt names, and the receipt of its interpreter. It hashes no other file.
+// receipt names, the receipt of its interpreter, and its signature, where the owner's
+// list requires one. It hashes no other file.
 func (i *Inspector) One(ctx context.Context, key name.ConnectorKey, version name.Version) Result {
 	r := Result{Connector: key, Version: version}
 	if err := ctx.Err(); err != nil {
@@ -113,7 +123,23 @@ func (i *Inspector) One(ctx context.Context, key name.ConnectorKey, version name
 		return r.failed(err)
 	}
 	r.State, r.Release = Present, &release
-	return i.runtime(r, rec.Runtime)
+	if r = i.runtime(r, rec.Runtime); r.State != Present {
+		return r
+	}
+	return i.signed(r)
+}
+
+// signed looks whether the owner's list of publishers lets the release start.
+func (i *Inspector) signed(r Result) Result {
+	if _, err := i.publishers.Load(); err != nil {
+		r = r.failed(err)
+		r.State, r.Reason = Indeterminate, PublishersUnreadable
+		return r
+	}
+	if _, err := i.releases.SignersAsIs(*r.Release); err != nil {
+		return r.failed(err)
+	}
+	return r
 }
 
 // runtime looks whether the interpreter is the one that the release was installed

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -27,14 +28,17 @@ type Reason string
 
 // The reasons, in the order of the states.
 const (
-	NotInstalled    Reason = "not_installed"    // absent
-	Superseded      Reason = "superseded"       // absent: an update replaced it; files stay while something of it runs
-	ReceiptInvalid  Reason = "receipt_invalid"  // invalid: it cannot be understood
-	FilesChanged    Reason = "files_changed"    // invalid: manifest or bytes differ from the receipt
-	RuntimeAbsent   Reason = "runtime_absent"   // invalid: its interpreter was removed
-	RuntimeReplaced Reason = "runtime_replaced" // invalid: another interpreter is in its place
-	Unreadable      Reason = "unreadable"       // indeterminate: the system did not let it be read
-	Interrupted     Reason = "interrupted"      // indeterminate: the time was over
+	NotInstalled         Reason = "not_installed"         // absent
+	Superseded           Reason = "superseded"            // absent: an update replaced it; files stay while something of it runs
+	ReceiptInvalid       Reason = "receipt_invalid"       // invalid: it cannot be understood
+	FilesChanged         Reason = "files_changed"         // invalid: manifest or bytes differ from the receipt
+	RuntimeAbsent        Reason = "runtime_absent"        // invalid: its interpreter was removed
+	RuntimeReplaced      Reason = "runtime_replaced"      // invalid: another interpreter is in its place
+	SignatureRequired    Reason = "signature_required"    // invalid: no trusted publisher signed it, and the owner requires that
+	SignatureInvalid     Reason = "signature_invalid"     // invalid: what is there is no signature of it
+	Unreadable           Reason = "unreadable"            // indeterminate: the system did not let it be read
+	PublishersUnreadable Reason = "publishers_unreadable" // indeterminate: nobody knows what is required, and nothing starts
+	Interrupted          Reason = "interrupted"           // indeterminate: the time was over
 )
 
 // Result is what one release was found to be. It is a value; holders must not change
@@ -70,6 +74,10 @@ func classify(err error) (State, Reason) {
 		return Indeterminate, Unreadable
 	case errors.Is(err, install.ErrNoRuntime):
 		return Invalid, RuntimeAbsent
+	case errors.Is(err, signature.ErrUnsigned) || errors.Is(err, signature.ErrUntrusted):
+		return Invalid, SignatureRequired
+	case errors.Is(err, signature.ErrInvalid):
+		return Invalid, SignatureInvalid
 	case errors.Is(err, install.ErrTampered):
 		return Invalid, FilesChanged
 	case errors.Is(err, install.ErrNotInstalled):

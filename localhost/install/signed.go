@@ -147,6 +147,21 @@ func (s *Store) Signers(r Release) ([]signature.Signer, error) {
 		return nil, fmt.Errorf("signers of %s: %w", sl.Name(), err)
 	}
 	defer func() { _ = l.Close() }()
+	return s.signers(sl, rec, r)
+}
+
+// SignersAsIs is Signers without anything written to the store, and without holding the
+// release: what removes it meanwhile makes it ErrNotInstalled or ErrTampered.
+func (s *Store) SignersAsIs(r Release) ([]signature.Signer, error) {
+	sl := s.depot.Slot(depot.Connectors, r.Manifest.Key.String(), r.Manifest.Version.String())
+	rec, err := sl.Read()
+	if err != nil {
+		return nil, fmt.Errorf("signers of %s: %w", sl.Name(), err)
+	}
+	return s.signers(sl, rec, r)
+}
+
+func (s *Store) signers(sl depot.Slot, rec depot.Receipt, r Release) ([]signature.Signer, error) {
 	if rec.ReleaseDigest != r.Digest {
 		return nil, fmt.Errorf("signers of %s: %w: another release of this version is", sl.Name(), ErrNotInstalled)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -24,8 +25,8 @@ type disk struct {
 }
 
 // inspected looks at the store as it is.
-func inspected(ctx context.Context, dir string) (d disk) {
-	i, err := inspect.Open(dir)
+func inspected(ctx context.Context, dir string, publishers *signature.File) (d disk) {
+	i, err := inspect.Open(dir, publishers)
 	if err != nil {
 		return disk{err: err}
 	}

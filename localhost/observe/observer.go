@@ -10,6 +10,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/internal/revision"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/signature"
 )
 
 const (
@@ -33,8 +34,10 @@ type Routes interface {
 // Config is what an Observer is made of. It must not be changed after New.
 type Config struct {
 	// Store is the absolute directory of package install.
-	Store  string
-	Routes Routes
+	Store string
+	// Publishers is the owner's list of them; nil requires nothing.
+	Publishers *signature.File
+	Routes     Routes
 	// Receipts returns the newest receipts, oldest first; nil means that there are
 	// none. It is called from one goroutine at a time.
 	Receipts func() []Receipt
@@ -58,7 +61,9 @@ type Observer struct {
 }
 
 // New looks at everything, and goes on until Close.
-func New(cfg Config) *Observer { return start(cfg, inspected) }
+func New(cfg Config) *Observer {
+	return start(cfg, func(ctx context.Context, store string) disk { return inspected(ctx, store, cfg.Publishers) })
+}
 
 func start(cfg Config, inspect func(context.Context, string) disk) *Observer {
 	cfg.Every = cmp.Or(max(cfg.Every, 0), defaultEvery)
