@@ -150,6 +150,9 @@ func TestAddRefuses(t *testing.T) {
 	_, err = s.Add(t.Context(), Source{Path: dir}, nil)
 	var re *artifact.RefusedError
 	require.ErrorAs(t, err, &re)
+	require.NoError(t, os.Remove(filepath.Join(dir, "connector-manifest.json")))
+	_, err = s.Add(t.Context(), Source{Path: dir}, nil)
+	require.ErrorContains(t, err, "there is no connector-manifest.json at its root", "told before anything else is looked at")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.Add(ctx, Source{Path: printer("1.0.0").dir(t)}, nil)

@@ -126,7 +126,7 @@ func ChooseBin(bins map[string]string, pkg, want string) (bin, target string, er
 	}
 	target, ok := bins[want]
 	if !ok || target == "" {
-		return "", "", fmt.Errorf("find command of %s: no bin named %s; it has %s", pkg, name.Quote(want), binList(bins))
+		return "", "", fmt.Errorf("find command of %s: no bin named %s; it has %s: name one (--bin, or bin in the manifest)", pkg, name.Quote(want), binList(bins))
 	}
 	return want, target, nil
 }
