@@ -82,7 +82,8 @@ func (a *app) broker(ctx context.Context, logLevel string, wait time.Duration) e
 		wait = -1
 	}
 	b, err := broker.New(broker.Config{
-		Key: key, Shims: shims.New(p.shims()).Lookup, Local: newOwnConnectors(a), Report: told, Wait: wait, Log: newLog(a.err, level),
+		Key: key, Shims: shims.New(p.shims()).Lookup, Local: newOwnConnectors(a), Report: told, Help: tellLent, Progress: showProgress,
+		Wait: wait, Log: newLog(a.err, level),
 	})
 	if err != nil {
 		return err

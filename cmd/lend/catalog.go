@@ -165,12 +165,16 @@ func effectOf(e protocol.CatalogEntry) string {
 
 // describe is the help of a lent command.
 func (a *app) describe(e protocol.CatalogEntry) error {
+	return a.describeAs(e, "lend run [flags]", e.Connector.String(), e.Command.String())
+}
+
+// describeAs is the help of a lent command whose command line begins with these words.
+func (a *app) describeAs(e protocol.CatalogEntry, usage ...string) error {
 	title := fmt.Sprintf("%s %s (version %s)", e.Connector, e.Command, e.Version)
 	if e.Summary != "" {
 		title += ": " + name.Show(e.Summary)
 	}
 	params, err := synopsis.Read(e)
-	usage := []string{"lend run [flags]", e.Connector.String(), e.Command.String()}
 	var rows [][]string
 	for _, p := range params {
 		if u := p.Usage(); u != "" {

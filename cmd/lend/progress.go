@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -48,10 +49,29 @@ type progress struct {
 
 // newProgress returns nil unless standard error is a terminal that wants it.
 func (a *app) newProgress(quiet bool) *progress {
-	if quiet || a.json || !isTerminal(a.err) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !a.wantsProgress(quiet) {
 		return nil
 	}
 	return startProgress(a.err, progressAfter, progressEvery)
+}
+
+func (a *app) wantsProgress(quiet bool) bool {
+	return !quiet && !a.json && isTerminal(a.err) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// showProgress is newProgress in the broker: who writes a caller's outputs also draws.
+func showProgress(s broker.Streams) (broker.Streams, func()) {
+	if !terminalOf(s.Stderr) {
+		return s, func() {}
+	}
+	p := startProgress(s.Stderr, progressAfter, progressEvery)
+	return broker.Streams{Stdin: p.input(s.Stdin), Stdout: p.output(s.Stdout), Stderr: p.output(s.Stderr)}, p.end
+}
+
+// terminalOf tells whether a file, or a caller's output in the broker, is a terminal.
+func terminalOf(w io.Writer) bool {
+	of, ok := w.(interface{ Terminal() bool })
+	return isTerminal(w) || ok && of.Terminal()
 }
 
 func startProgress(to io.Writer, after, every time.Duration) *progress {
@@ -106,22 +126,29 @@ func (p *progress) end() {
 	p.clear()
 }
 
-// input counts what is read of r. A file stays one that can be interrupted.
+// input counts what is read of r, if that is something that can be interrupted, and
+// stays so.
 func (p *progress) input(r io.Reader) io.Reader {
-	f, ok := r.(*os.File)
+	f, ok := r.(interruptible)
 	if p == nil || !ok {
 		return r
 	}
-	return &countedFile{f, &p.in}
+	return &counted{f, &p.in}
 }
 
-type countedFile struct {
-	*os.File
+// interruptible is a file, or a caller's input in the broker.
+type interruptible interface {
+	io.Reader
+	SetReadDeadline(t time.Time) error
+}
+
+type counted struct {
+	interruptible
 	n *atomic.Uint64
 }
 
-func (c *countedFile) Read(b []byte) (int, error) {
-	n, err := c.File.Read(b)
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.interruptible.Read(b)
 	c.n.Add(uint64(max(n, 0)))
 	return n, err
 }
@@ -131,7 +158,7 @@ func (p *progress) output(w io.Writer) io.Writer {
 	if p == nil {
 		return w
 	}
-	return &drawn{w, p, isTerminal(w)}
+	return &drawn{w, p, terminalOf(w)}
 }
 
 type drawn struct {

@@ -45,6 +45,7 @@ func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string) (
 	if stdin == nil {
 		o.Stdin = "no"
 	}
+	o.Progress = a.wantsProgress(f.quiet)
 	cancels := make(chan struct{}, 4)
 	stop := a.cancelOn(ctx, cancels, func() string { return a.goOn(f, f.op) }, f.timeout)
 	defer stop()

@@ -34,7 +34,8 @@ cancellation.
 
 The command line is the CLI's own: "gh issue list --limit 5" is the lent command
 whose fixed arguments are "issue list". If none or several begin like this,
-nothing runs, and it says what is lent. Exit statuses are those of lend run.
+nothing runs, and it says what is lent; --help tells more, and is a refusal as
+well, since nothing ran. Exit statuses are those of lend run.
 
 $LEND_AUTHORITY says whose Connector it is: owner, or none: the lease's; caller:
 this machine's own, installed here and allowed by this machine's own policy to

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -38,6 +39,13 @@ type Config struct {
 	// could be sent, or if Local ran it; Exit.Ended is set afterwards. nil: the exit
 	// status and the error's text.
 	Report func(cmd *client.Cmd, err error, took time.Duration) wire.Exit
+	// Help writes what is lent to the error output of a shim whose command line asks for
+	// it and is refused. The lines are at least one; texts in them are the gateways'. nil:
+	// nothing is written.
+	Help func(to io.Writer, as string, lines []Line)
+	// Progress shows how many bytes pass, for calls of lend run that ask for it. It
+	// returns the streams to use, and what ends it. nil: nothing is shown.
+	Progress func(Streams) (Streams, func())
 	// Wait is client.Config.Wait for shims: 0 means 10 s.
 	Wait time.Duration
 	// Log gets structured lines; the zero value is silent.

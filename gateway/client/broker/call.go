@@ -37,6 +37,8 @@ type RunOptions struct {
 	Wait        time.Duration `json:"wait,omitempty"`
 	// Stdin is "yes", "no" or "auto".
 	Stdin string `json:"stdin"`
+	// Progress asks for how many bytes pass to be shown on a terminal.
+	Progress bool `json:"progress,omitempty"`
 }
 
 // Call is one invocation of a shim or of lend run.
@@ -124,8 +126,10 @@ func (c *Call) enter(ctx *context.Context) (*session, func(), error) {
 func (c *Call) native(ctx context.Context, s *session, key name.ConnectorKey) (*client.Cmd, error) {
 	var what lent
 	var args []string
+	var all []lent
 	for again := false; ; again = true {
-		all, err := s.lentOf(ctx, key, again)
+		var err error
+		all, err = s.lentOf(ctx, key, again)
 		if err == nil {
 			what, args, err = choose(all, key, c.said.Args)
 		}
@@ -139,6 +143,7 @@ func (c *Call) native(ctx context.Context, s *session, key name.ConnectorKey) (*
 			if errors.As(err, &held) {
 				c.broker.learn(s, held.holding, err)
 			}
+			c.help(all, err)
 			return nil, err
 		}
 		break
@@ -153,6 +158,7 @@ func (c *Call) native(ctx context.Context, s *session, key name.ConnectorKey) (*
 		return cmd
 	})
 	c.broker.learn(s, what.holding, err)
+	c.help([]lent{what}, err)
 	return cmd, err
 }
 
@@ -176,6 +182,7 @@ func (c *Call) own(ctx context.Context, key name.ConnectorKey) error {
 	}
 	what, args, err := choose(all, key, c.said.Args)
 	if err != nil {
+		c.help(all, err)
 		return err
 	}
 	streams := c.streams
@@ -183,7 +190,9 @@ func (c *Call) own(ctx context.Context, key name.ConnectorKey) error {
 		streams.Stdin = nil
 	}
 	c.local = true
-	return c.broker.config.Local.Run(ctx, what.entry, args, streams)
+	err = c.broker.config.Local.Run(ctx, what.entry, args, streams)
+	c.help([]lent{what}, err)
+	return err
 }
 
 // under runs one command with the client of a lease.
@@ -256,6 +265,11 @@ func (c *Call) named(ctx context.Context) (*client.Cmd, error) {
 }
 
 func (c *Call) asSaid(ctx context.Context, h *holding, o *RunOptions) (*client.Cmd, error) {
+	if show := c.broker.config.Progress; o.Progress && show != nil {
+		var end func()
+		c.streams, end = show(c.streams)
+		defer end()
+	}
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
 		return c.under(ctx, h, func(cl *client.Client) *client.Cmd {
 			cmd := cl.Command(ctx, o.Connector, o.Command, c.said.Args...)

@@ -129,10 +129,14 @@ type NotOneError struct {
 	// with the public command.
 	Lent []string
 	text string
+	told bool // the caller has been told what is lent
 }
 
 func (e *NotOneError) Error() string {
 	text := "refused: " + e.Refusal.Code.String() + ": " + e.text
+	if e.told {
+		return text
+	}
 	if len(e.Lent) == 0 {
 		return text + "; nothing of it is lent now"
 	}

@@ -572,3 +572,41 @@ func TestSessionText(t *testing.T) {
 		require.False(t, ok, bad)
 	}
 }
+
+// Help is written for who asks for it and is refused, and makes no success.
+func TestHelp(t *testing.T) {
+	each(t, func(t *testing.T, f *fake) { //nolint:thelper // the test itself
+		var asked []string
+		p := newPlace(t, func(c *broker.Config) {
+			c.Help = func(to io.Writer, as string, lines []broker.Line) {
+				asked = append(asked, fmt.Sprint(as, len(lines)))
+				_, _ = io.WriteString(to, "help\n")
+			}
+		})
+		session, err := p.broker.Accept(f.lend(p.broker, "one", "fx", time.Minute), "")
+		require.NoError(t, err)
+		for _, args := range [][]string{{"--help"}, {}, {"help", "say"}, {"say", "it", "--help"}, {"nothing"}, {"say", "--help"}} {
+			c := p.call(wire.Call{Session: session, Name: "fx", Args: args})
+			out, e := c.wait(t)
+			said, err := io.ReadAll(c.stderr)
+			require.NoError(t, err)
+			switch {
+			case len(args) > 0 && args[0] == "say": // it is lent: what its words mean is the gateway's to say
+				require.Equal(t, strings.Join(args[1:], " "), out)
+				require.Zero(t, e.Returns())
+				require.Empty(t, said)
+				continue
+			case len(args) > 0 && args[0] == "nothing":
+				require.Empty(t, said)
+				require.Contains(t, e.Message, "lent: ")
+			default:
+				require.Equal(t, "help\n", string(said))
+				require.NotContains(t, e.Message, "lent: ")
+			}
+			require.Empty(t, out)
+			require.Equal(t, 127, e.Returns())
+			require.False(t, e.Ended)
+		}
+		require.Equal(t, []string{"fx5", "fx5", "fx1"}, asked)
+	})
+}
