@@ -246,3 +246,10 @@ func TestCatalogueFields(t *testing.T) {
 	require.Equal(t, violation("REFUSE-1", "a code that does not refuse"),
 		read(&lendv1.CatalogFrame{Frame: &lendv1.CatalogFrame_Refused{Refused: &lendv1.Refused{Code: uint32(CodeOK)}}}))
 }
+
+// TestNoFrameIsNone: it is neither sent nor taken for one.
+func TestNoFrameIsNone(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, violation("FRAME-5", "no such frame"), check(nil))
+	require.Error(t, NewWriter(io.Discard).WriteFrame(nil))
+}

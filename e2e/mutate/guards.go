@@ -24,6 +24,7 @@ type guard struct {
 	start, end int    // of the condition in the file, in bytes
 	pass       bool   // taking it away makes the condition true, instead of false
 	free       string // of a bound: what is there without it, instead of a condition
+	clause     bool   // what is taken away is what a case does, from start on
 
 	candidates []*test // to which it made a difference, fastest first
 	// KilledBy is the test that failed without it.
@@ -245,7 +246,9 @@ func (f *finder) statements(list []ast.Stmt) {
 			f.ifStmt(s, list[i+1:])
 			continue
 		case *ast.SwitchStmt:
-			f.switchStmt(s, list[i+1:])
+			f.switchStmt(s.Body, s.Tag == nil, list[i+1:])
+		case *ast.TypeSwitchStmt:
+			f.switchStmt(s.Body, false, list[i+1:])
 		case *ast.ReturnStmt:
 			f.returned(s)
 		}
@@ -295,23 +298,24 @@ func (f *finder) ifStmt(s *ast.IfStmt, rest []ast.Stmt) {
 }
 
 // switchStmt looks at the cases that refuse, and at those that pass before a refusal:
-// of the default, or of what follows.
-func (f *finder) switchStmt(s *ast.SwitchStmt, rest []ast.Stmt) {
-	if s.Tag != nil {
-		return
-	}
+// of the default, or of what follows. What a default, or the case of a value, refuses
+// is taken away as a whole; what follows the switch is done instead.
+func (f *finder) switchStmt(body *ast.BlockStmt, conditions bool, rest []ast.Stmt) {
 	refused := f.leadsToRefusal(rest)
-	for _, c := range s.Body.List {
-		if clause, ok := c.(*ast.CaseClause); ok && clause.List == nil {
+	for _, c := range body.List {
+		if clause := c.(*ast.CaseClause); clause.List == nil {
 			refused = f.ends(clause.Body) == refuses
 		}
 	}
-	for _, c := range s.Body.List {
-		clause, ok := c.(*ast.CaseClause)
-		if !ok {
+	for _, c := range body.List {
+		clause := c.(*ast.CaseClause)
+		v := f.ends(clause.Body)
+		if !conditions || clause.List == nil {
+			if v == refuses && len(rest) > 0 {
+				f.addClause(clause)
+			}
 			continue
 		}
-		v := f.ends(clause.Body)
 		for _, e := range clause.List {
 			switch {
 			case v == refuses, f.acts(clause.Body):
@@ -321,6 +325,19 @@ func (f *finder) switchStmt(s *ast.SwitchStmt, rest []ast.Stmt) {
 			}
 		}
 	}
+}
+
+func (f *finder) addClause(c *ast.CaseClause) {
+	at := f.fset.Position(c.Colon)
+	text := "default"
+	if len(c.List) > 0 {
+		text = "case " + f.text(c.List[0])
+	}
+	f.out = append(f.out, &guard{
+		Key:  fmt.Sprintf("%s.%s: %s", f.part.dir, f.name, text),
+		File: f.part.dir + "/" + f.file, Line: at.Line,
+		dir: f.part.dir, start: at.Offset + 1, end: at.Offset + 1, clause: true,
+	})
 }
 
 // ends is the verdict of the last statement.

@@ -88,6 +88,10 @@ func switched(src []byte, guards []*guard) []byte {
 	}
 	var edits []edit
 	for _, g := range guards {
+		if g.clause {
+			edits = append(edits, edit{g.start, g.ID, fmt.Sprintf(" if lendTaken(%d) { break };", g.ID)})
+			continue
+		}
 		op, not := "&&", "!"
 		if g.pass {
 			op, not = "||", ""

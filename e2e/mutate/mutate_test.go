@@ -109,6 +109,28 @@ func one(a, b bool) error {
 	}
 }
 
+func chosen(a int, b any) error {
+	switch a {
+	case 1, 2:
+		return errNo
+	case 3:
+		return nil
+	}
+	switch b.(type) {
+	case int:
+		return errNo
+	default:
+		return errNo
+	}
+	switch {
+	case a == 1:
+		log()
+	default:
+		return errNo
+	}
+	return nil
+}
+
 func shows(a bool) string {
 	if a {
 		return "yes"
@@ -150,6 +172,7 @@ func TestGuardsAreFound(t *testing.T) {
 		"nested: a && (b || !c) removed", "nested: b removed", "nested: !c removed",
 		"later: a removed", "later: err == nil removed",
 		"fault: a removed", "says: a removed", "one: a passes", "one: b passes",
+		"chosen: case 1 removed", "chosen: case int removed", "chosen: default removed", "chosen: default removed",
 		"bounded: min(max(a, 0), b) without max(a, 0) removed", "bounded: min(max(a, 0), b) without b removed",
 		"bounded: max(a, 0) without a removed", "bounded: max(a, 0) without 0 removed",
 	}, keys)
@@ -159,7 +182,8 @@ func TestGuardsAreFound(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, "if ((a) && !lendTaken(1)) || ((b && !a) && !lendTaken(2)) {")
 	require.Contains(t, out, "return ((a) || lendTaken(7)) && (((b || !a)) || lendTaken(8))")
-	require.Contains(t, out, "return lendBound(24, lendBound(25, min(lendBound(26, lendBound(27, max(a, 0), a), 0), b), max(a, 0)), b)")
+	require.Contains(t, out, "return lendBound(28, lendBound(29, min(lendBound(30, lendBound(31, max(a, 0), a), 0), b), max(a, 0)), b)")
+	require.Contains(t, out, "case 1, 2: if lendTaken(24) { break };\n\t\treturn errNo")
 	require.Equal(t, strings.Count(fixture, "\n"), strings.Count(out, "\n"), "lines stay where they are")
 }
 
