@@ -2,16 +2,20 @@
 // demands that a test fails for each.
 //
 // A guard is found in the source, not in a list: an if or a case that ends in a
-// refusal, each alternative of its condition, each operand of a condition that is
-// returned, and an if that lets a request pass before a refusal. So a guard that is
-// added tomorrow is covered tomorrow. Which files and functions are the admission path
-// is the table in path.go.
+// refusal (an error, a bool, a text, or one that is kept and returned later), each
+// alternative of its condition, also of what has to hold beside others; each operand of
+// a condition that is returned; an if or a case that lets a request pass before a
+// refusal; an if that asks the next check while there is no error; the refusing case of
+// a value or a type; and in functions that path.go names, each of the two sides of a min
+// or max. So a guard that is added tomorrow is covered tomorrow. Which files and
+// functions are the admission path is the table in path.go. Not found are calls for
+// their effect alone (a lock, a strict mode of a decoder) and the order of checks.
 //
 // All guards are switched in one build per test package, by an overlay: the working
 // tree is not touched. Each test runs once with all guards in place, and says which
 // guards made a difference; then each guard is taken away, and the tests that it made
 // a difference to run, the fastest first, until one fails. A guard that survives is
-// named in allowed.txt with the reason, or is a defect.
+// named in allowed.txt with the reason, or is a defect: none is there now.
 //
 //	go run ./e2e/mutate [-only REGEXP [-own]] [-list] [-j 2] [-v]
 package main
