@@ -74,3 +74,39 @@ func TestFullDiskAtEveryStep(t *testing.T) {
 	require.NoError(t, err)
 	starts(t, s, all[0])
 }
+
+// TestFullDiskAtEveryStepOfTheFirst: of a first installation that does not fit, nothing
+// is there, and what was there is as it was.
+func TestFullDiskAtEveryStepOfTheFirst(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("LEND_TEST_FULL") != "1" {
+		t.Skip("needs LEND_TEST_FULL=1, and the right to mount a small tmpfs")
+	}
+	dir := small(t)
+	s := openStore(t, Config{Dir: filepath.Join(dir, "store"), Fetch: webOf(t, "1.0.0").fetch})
+	other := add(t, s, printer("1.0.0").dir(t))
+	src := Source{Path: remote(t, "1.0.0").dir(t)}
+	const page = 4 << 10
+	failures := 0
+	for free := int64(0); free < 200*page; free += page {
+		back := leave(t, dir, free)
+		_, err := s.Add(t.Context(), src, nil)
+		if err == nil {
+			back()
+			break
+		}
+		require.ErrorIs(t, err, unix.ENOSPC)
+		failures++
+		all, err := s.Releases()
+		require.NoError(t, err)
+		require.Equal(t, []Release{other}, all, "with %d bytes", free)
+		require.Empty(t, staged(t, s))
+		starts(t, s, other)
+		back()
+		require.NoError(t, os.RemoveAll(filepath.Join(s.cfg.Dir, "downloads", "tool", "candidate")))
+	}
+	t.Logf("the disk was full at %d steps", failures)
+	require.GreaterOrEqual(t, failures, 6)
+	require.Len(t, versions(t, s), 2)
+	starts(t, s, other)
+}
