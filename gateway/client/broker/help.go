@@ -40,27 +40,23 @@ func asksHelp(args []string) (about []string, ok bool) {
 // say, or all. It changes no end: nothing ran, so the call is refused as any other.
 func (c *Call) help(all []lent, err error) {
 	about, asks := asksHelp(c.said.Args)
-	if !asks || c.broker.config.Help == nil || len(all) == 0 {
-		return
-	}
 	var not *NotOneError
 	var refused *client.RefusedError
-	if unclear := errors.As(err, &not); !unclear && !(errors.As(err, &refused) && refused.Code == protocol.CodeArgumentRejected) {
+	unclear := errors.As(err, &not)
+	rejected := errors.As(err, &refused) && refused.Code == protocol.CodeArgumentRejected
+	if !asks || !unclear && !rejected || len(all) == 0 || c.broker.config.Help == nil {
 		return
 	}
-	var some, every []Line
+	begins := func(l lent) bool { return len(about) <= len(l.words) && slices.Equal(about, l.words[:len(about)]) }
+	some := slices.ContainsFunc(all, begins)
+	var lines []Line
 	for _, l := range all {
-		line := Line{l.words, l.entry}
-		every = append(every, line)
-		if len(about) <= len(l.words) && slices.Equal(about, l.words[:len(about)]) {
-			some = append(some, line)
+		if !some || begins(l) {
+			lines = append(lines, Line{l.words, l.entry})
 		}
 	}
-	if len(some) == 0 {
-		some = every
-	}
-	c.broker.config.Help(c.streams.Stderr, c.said.Name, some)
-	if not != nil {
+	c.broker.config.Help(c.streams.Stderr, c.said.Name, lines)
+	if unclear {
 		not.told = true
 	}
 }
