@@ -65,6 +65,7 @@ type Client struct {
 	config Config
 	holder name.PeerID
 	dialer dial.Dialer
+	opened opened
 	owned  bool // the host is ours
 
 	mu     sync.Mutex // guards closed, and adding to wg

@@ -26,6 +26,9 @@ func Static(f lease.File) LeaseSource {
 // error is that of the LeaseSource or a *lease.Error: it is not usable now, or not ours.
 func (c *Client) Lease(ctx context.Context) (lease.File, error) {
 	f, _, err := c.lease(ctx)
+	if err == nil {
+		f.Lease, err = lease.Open(f.Chain) // the caller's own
+	}
 	return f, err
 }
 
@@ -48,7 +51,7 @@ func (c *Client) pastLease(ctx context.Context) (lease.File, peer.AddrInfo, erro
 	if err != nil {
 		return f, peer.AddrInfo{}, fmt.Errorf("get lease: %w", err)
 	}
-	if f.Lease, err = lease.Open(f.Chain); err != nil {
+	if f.Lease, err = c.opened.open(f.Chain); err != nil {
 		return f, peer.AddrInfo{}, fmt.Errorf("open lease: %w", err)
 	}
 	if f.Lease.Holder != c.holder && !c.config.SkipLeaseCheck {
