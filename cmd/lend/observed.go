@@ -145,10 +145,10 @@ func observedText(o admin.Observed) string {
 	case o.Generation == 0 && o.Reconciled == string(localhost.StateDisabled):
 		all = append(all, "disabled")
 	case o.Generation == 0:
-		all = append(all, "no route yet")
+		all = append(all, "no route")
 	}
 	if o.Leaving > 0 {
-		all = append(all, fmt.Sprintf("%d of a route that is gone still run", o.Leaving))
+		all = append(all, fmt.Sprintf("still running of a route that is gone: %d", o.Leaving))
 	}
 	return strings.Join(all, ", ")
 }

@@ -98,6 +98,10 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	if err != nil {
 		return []Row{failed(err, "chmod 700 the directory of the connections")}
 	}
+	if row, ok := unwanted(root, r); ok {
+		row.Subject = subject
+		return []Row{row}
+	}
 	all, err := root.List(r.Connector)
 	if err != nil {
 		row := failed(err, "")
@@ -114,6 +118,24 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// unwanted is a row where the owner does not want the release to be lent, or nobody can
+// tell.
+func unwanted(root *connection.Root, r inspect.Result) (Row, bool) {
+	want, err := root.Intent(r.Connector).Read()
+	switch {
+	case err != nil:
+		return failed(fmt.Errorf("nothing of it is lent: %w", err), ""), true
+	case want.Removes(r.Version):
+		return Row{
+			Status: Warn, Detail: "its removal was interrupted; nothing of it is lent",
+			Fix: "lend connector remove " + r.Connector.String(),
+		}, true
+	case want.Disabled:
+		return Row{Status: Skip, Detail: "disabled by the owner", Fix: "lend connector enable " + r.Connector.String()}, true
+	}
+	return Row{}, false
 }
 
 // releaseFix says what mends an installation that is not present.
@@ -145,7 +167,10 @@ func account(c *connection.Connection, r install.Release) Row {
 		return failed(err, "lend connector setting list "+r.Manifest.Key.String())
 	}
 	if config.Disabled {
-		return Row{Status: Skip, Detail: "disabled by the owner"}
+		return Row{
+			Status: Skip, Detail: "disabled by the owner",
+			Fix: fmt.Sprintf("lend connector enable %s --connection %s", r.Manifest.Key, c.ID()),
+		}
 	}
 	missing, err := c.Missing(connection.DeclaredBy(r.Manifest))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -147,7 +148,25 @@ func TestRouteReadyMissingDisabledTampered(t *testing.T) {
 
 	require.NoError(t, c.SetDisabled(true))
 	require.Equal(t, Skip, w.rows()["route"][0].Status)
+	require.Equal(t, "lend connector enable tool --connection default", w.rows()["route"][0].Fix)
 	require.NoError(t, c.SetDisabled(false))
+	want := root.Intent(c.Connector())
+	change := func(what func(*intent.Intent)) Row {
+		t.Helper()
+		require.NoError(t, want.Update(t.Context(), func(i *intent.Intent) error { what(i); return nil }))
+		return w.rows()["route"][0]
+	}
+	require.Equal(t, Row{
+		Name: "route", Subject: "tool 1.0.0", Status: Skip, Detail: "disabled by the owner", Fix: "lend connector enable tool",
+	}, change(func(i *intent.Intent) { i.Disabled = true }))
+	row = change(func(i *intent.Intent) { i.Disabled, i.Removing = false, &intent.Removal{Versions: []string{"1.0.0"}} })
+	require.Equal(t, Warn, row.Status)
+	require.Equal(t, "lend connector remove tool", row.Fix)
+	require.Equal(t, Pass, change(func(i *intent.Intent) { i.Removing = nil }).Status)
+	word := filepath.Join(filepath.Dir(filepath.Dir(c.Home())), ".intent.json")
+	require.NoError(t, os.WriteFile(word, []byte("{"), 0o600))
+	require.Equal(t, Fail, w.rows()["route"][0].Status, "nobody knows what is wanted")
+	require.NoError(t, os.Remove(word))
 
 	w.alter("tool")
 	row = w.rows()["route"][0]
