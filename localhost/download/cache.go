@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
@@ -187,6 +188,82 @@ func (c *Cache) recover(of string) error {
 		return err
 	}
 	return errors.Join(c.root.RemoveAll(path.Join(of, retired)), c.root.RemoveAll(path.Join(of, filling)))
+}
+
+// Unused is an archive that no release is made of.
+type Unused struct {
+	Path  string // relative to the cache, with slashes
+	Bytes int64
+}
+
+// Tidy removes the archives of key that are not among used, those of the releases that
+// are installed, and returns them; remove false only finds them. What a crash left
+// between an installation and its promotion is promoted. A crash at any step leaves what
+// is used, and the rest to the next Tidy.
+func (c *Cache) Tidy(ctx context.Context, key name.ConnectorKey, used []Pin, remove bool) ([]Unused, error) {
+	found, err := c.tidy(ctx, key.String(), used, remove)
+	if err != nil {
+		return found, fmt.Errorf("tidy archives of %s: %w", key, err)
+	}
+	return found, nil
+}
+
+func (c *Cache) tidy(ctx context.Context, of string, used []Pin, remove bool) (found []Unused, err error) {
+	if manifest.CheckPath(of) != nil {
+		return nil, errors.New("want a key")
+	}
+	if remove {
+		if err := c.recover(of); err != nil {
+			return nil, err
+		}
+	}
+	pin, waits := c.pinned(path.Join(of, candidate))
+	if _, ok := c.pinned(path.Join(of, current)); remove && waits && !ok && slices.Contains(used, pin) {
+		if err := c.promote(ctx, of, pin); err != nil {
+			return nil, err
+		}
+	}
+	for _, slot := range []string{current, candidate} {
+		rel := path.Join(of, slot)
+		if pin, ok := c.pinned(rel); ok && slices.Contains(used, pin) {
+			continue
+		}
+		bytes, err := c.weigh(rel)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		found = append(found, Unused{rel, bytes})
+		if !remove {
+			continue
+		}
+		// Its name first, so that a part of it is never taken for the whole.
+		if err := errors.Join(c.rename(of, slot, filling), c.root.RemoveAll(path.Join(of, filling))); err != nil {
+			return found, err
+		}
+	}
+	if remove {
+		_ = c.root.Remove(of) // if it is empty
+	}
+	return found, nil
+}
+
+func (c *Cache) weigh(rel string) (n int64, err error) {
+	if _, err := c.root.Lstat(rel); err != nil {
+		return 0, err
+	}
+	return n, fs.WalkDir(c.root.FS(), rel, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
 }
 
 // Drop removes all archives of a Connector. None is no error.

@@ -43,15 +43,23 @@ func writeReceipt(at string, p Pin) error {
 	return atomicfile.Write(at, append(b, '\n'))
 }
 
+// pinned is what the receipt of the slot at rel says; nobody looks at the bytes.
+func (c *Cache) pinned(rel string) (Pin, bool) {
+	b, err := atomicfile.Read(c.path(rel, receiptFile), maxReceipt)
+	if err != nil {
+		return Pin{}, false
+	}
+	var r receipt
+	if strictjson.Decode(b, maxReceipt, &r) != nil || r.Format != receiptFormat {
+		return Pin{}, false
+	}
+	return Pin{r.SHA256, r.Size}, true
+}
+
 // holds tells whether the slot at rel is whole: its receipt says so, and so does every
 // byte of its file. What cannot be read is not.
 func (c *Cache) holds(ctx context.Context, rel string, p Pin) bool {
-	b, err := atomicfile.Read(c.path(rel, receiptFile), maxReceipt)
-	if err != nil {
-		return false
-	}
-	var r receipt
-	if strictjson.Decode(b, maxReceipt, &r) != nil || r != (receipt{receiptFormat, p.SHA256, p.Size}) {
+	if got, ok := c.pinned(rel); !ok || got != p {
 		return false
 	}
 	f, err := c.root.OpenFile(path.Join(rel, archiveFile), os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -62,6 +62,7 @@ func (s *Store) add(ctx context.Context, src Source, p Progress) (Release, error
 	defer func() { _ = l.Close() }()
 	placed, err := s.place(ctx, in, p)
 	if err != nil {
+		s.dropUnused(ctx, in.manifest.Key)
 		return Release{}, err
 	}
 	s.keepArchive(ctx, placed.release)

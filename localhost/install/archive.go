@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/download"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -78,16 +80,61 @@ func checkProgram(cli manifest.CLI, trees map[string]*artifact.Snapshot) error {
 	return nil
 }
 
-// keepArchive makes what r was made of the current archive of its Connector. It is only
-// for the next repair: what goes wrong is told, and the release stays.
+// keepArchive makes what r was made of the current archive of its Connector, and removes
+// those that nothing is made of any more. It is only for the next repair: what goes wrong
+// is told, and the release stays.
 func (s *Store) keepArchive(ctx context.Context, r Release) {
-	a := r.Manifest.CLI.Archive
-	if a == nil {
-		return
+	if a := r.Manifest.CLI.Archive; a != nil {
+		if err := s.downloads.Promote(ctx, r.Manifest.Key, pin(*a)); err != nil {
+			s.cfg.Log.Warn().Str("problem", name.Show(err.Error())).Str("connector", r.Manifest.Key.String()).Msg("archive-not-kept")
+			return
+		}
 	}
-	if err := s.downloads.Promote(ctx, r.Manifest.Key, pin(*a)); err != nil {
-		s.cfg.Log.Warn().Str("problem", name.Show(err.Error())).Str("connector", r.Manifest.Key.String()).Msg("archive-not-kept")
+	s.dropUnused(ctx, r.Manifest.Key)
+}
+
+// tidyArchives removes the archives of a Connector that no installed release is made of;
+// a release that cannot be read keeps all. The lock of the Connector is held.
+func (s *Store) tidyArchives(ctx context.Context, key name.ConnectorKey, remove bool) ([]download.Unused, error) {
+	var used []download.Pin
+	for _, v := range s.Versions(key) {
+		r, err := s.Release(key, v)
+		if err != nil && !errors.Is(err, ErrNotInstalled) { // superseded ones are not
+			return nil, nil // nobody knows what it is made of
+		}
+		if a := r.Manifest.CLI.Archive; a != nil {
+			used = append(used, pin(*a))
+		}
 	}
+	return s.downloads.Tidy(ctx, key, used, remove)
+}
+
+// dropUnused removes what an installation, or its failure, has left. What goes wrong is
+// told, and left to the next one.
+func (s *Store) dropUnused(ctx context.Context, key name.ConnectorKey) {
+	if _, err := s.tidyArchives(context.WithoutCancel(ctx), key, true); err != nil {
+		s.cfg.Log.Warn().Str("problem", name.Show(err.Error())).Str("connector", key.String()).Msg("archive-left")
+	}
+}
+
+// collectArchives is tidyArchives for every Connector that nobody changes at this moment.
+func (s *Store) collectArchives(ctx context.Context, remove bool) (out []Garbage, errs error) {
+	for _, owner := range s.depot.List(depot.Downloads) {
+		key, err := name.ParseConnectorKey(owner)
+		if err != nil {
+			continue
+		}
+		l, err := s.depot.TryLock(depot.Connectors, owner)
+		if err != nil {
+			continue
+		}
+		found, err := s.tidyArchives(ctx, key, remove)
+		for _, u := range found {
+			out = append(out, Garbage{"orphan", path.Join(depot.Downloads, u.Path), u.Bytes})
+		}
+		errs = errors.Join(errs, err, l.Close())
+	}
+	return out, errs
 }
 
 func (s *Store) dropArchives(key name.ConnectorKey) error {

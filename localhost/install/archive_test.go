@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/download"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/stretchr/testify/require"
@@ -236,4 +238,81 @@ func TestCollectDownloads(t *testing.T) {
 	require.Equal(t, []Garbage{{"orphan", "downloads/gone", 0}}, found)
 	require.NoDirExists(t, filepath.Dir(orphan))
 	require.DirExists(t, filepath.Join(s.cfg.Dir, "downloads", "tool", "current"))
+
+	// One that no release is made of; that of a release which a crash kept from being
+	// promoted is, and an unreadable release keeps all.
+	downloads := filepath.Join(s.cfg.Dir, "downloads", "tool")
+	next := filepath.Join(downloads, "candidate")
+	require.NoError(t, os.Rename(filepath.Join(downloads, "current"), next))
+	found, err = s.Collect(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	require.NoDirExists(t, next)
+	require.FileExists(t, filepath.Join(downloads, "current", "archive"))
+	require.NoError(t, os.Mkdir(next, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(next, "archive"), []byte("half"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(next, "receipt.json"), []byte(`{"format": 1, "sha256": "`+strings.Repeat("a", 64)+`", "size": 4}`), 0o600))
+	receipt := filepath.Join(s.cfg.Dir, "connectors", "tool", "1.0.0", "receipt.json")
+	b, err := os.ReadFile(receipt)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(receipt, []byte("{"), 0o600))
+	_, err = s.Collect(t.Context(), true, nil)
+	require.Error(t, err)
+	require.DirExists(t, next)
+	require.NoError(t, os.WriteFile(receipt, b, 0o600))
+	l, err := s.depot.Lock(t.Context(), depot.Connectors, "tool")
+	require.NoError(t, err)
+	found, err = s.Collect(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Empty(t, found, "somebody is at work")
+	require.NoError(t, l.Close())
+	for _, remove := range []bool{false, true} {
+		found, err = s.Collect(t.Context(), remove, nil)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Equal(t, "downloads/tool/candidate", found[0].Name)
+		require.Greater(t, found[0].Bytes, int64(4))
+	}
+	require.NoDirExists(t, next)
+	require.FileExists(t, filepath.Join(downloads, "current", "archive"))
+	found, err = s.Collect(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
+// TestArchiveOfAFailureGoes: a failed update keeps the archive of what is installed, and
+// a failed first installation nothing.
+func TestArchiveOfAFailureGoes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Config{Fetch: webOf(t, "1.0.0", "1.1.0").fetch})
+	downloads := filepath.Join(s.cfg.Dir, "downloads", "tool")
+	bad := remote(t, "1.0.0")
+	bad["connector-manifest.json"] = strings.Replace(bad["connector-manifest.json"], sha([]byte(program("1.0.0")["bin/tool"])), strings.Repeat("a", 64), 1)
+	_, err := s.Add(t.Context(), Source{Path: bad.dir(t)}, nil)
+	require.Error(t, err)
+	require.NoDirExists(t, downloads)
+
+	old := add(t, s, remote(t, "1.0.0").dir(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	failed := errors.New("no gateway")
+	_, _, err = s.Update(ctx, Replacement{Key: old.Manifest.Key, Source: Source{Path: remote(t, "1.1.0").dir(t)}, Switch: func(context.Context, Release) error {
+		require.FileExists(t, filepath.Join(downloads, "candidate", "archive"))
+		cancel(failed)
+		return failed
+	}}, nil)
+	require.ErrorIs(t, err, failed)
+	require.NoDirExists(t, filepath.Join(downloads, "candidate"))
+	require.FileExists(t, filepath.Join(downloads, "current", "archive"))
+	require.Equal(t, []string{"1.0.0"}, versions(t, s))
+	flip(t, filepath.Join(filepath.Dir(filepath.Dir(launched(t, s, old))), "bin", "tool"), 9)
+	s.cfg.Fetch = nil
+	starts(t, s, add(t, s, remote(t, "1.0.0").dir(t))) // which it is repaired from
+}
+
+func launched(t *testing.T, s *Store, r Release) string {
+	t.Helper()
+	l, err := s.Launch(r)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Path
 }

@@ -76,9 +76,9 @@ func (s *Store) unused(rt depot.Receipt) (bool, error) {
 }
 
 // Collect removes what dead processes left behind, files of releases that were
-// replaced or removed and that no process holds any more, and npm's cache unless npm
-// runs; remove false only finds them. Opening the store removes the first two as
-// well, unless Config.AsIs.
+// replaced or removed and that no process holds any more, archives that no release is
+// made of, and npm's cache unless npm runs; remove false only finds them. Opening the
+// store removes the first two as well, unless Config.AsIs.
 func (s *Store) Collect(ctx context.Context, remove bool, p Progress) ([]Garbage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("collect garbage: %w", err)
@@ -89,11 +89,13 @@ func (s *Store) Collect(ctx context.Context, remove bool, p Progress) ([]Garbage
 	for _, g := range orphans {
 		out = append(out, Garbage{"orphan", strings.TrimSuffix(g.Path, "/"), g.Bytes})
 	}
+	archives, archivesErr := s.collectArchives(ctx, remove)
+	out = append(out, archives...)
 	cache, ok, cacheErr := s.depot.DropCache(remove)
 	if ok {
 		out = append(out, Garbage{"cache", cache.Path, cache.Bytes})
 	}
-	if err = errors.Join(err, cacheErr); err != nil {
+	if err = errors.Join(err, archivesErr, cacheErr); err != nil {
 		return out, fmt.Errorf("collect garbage: %w", err)
 	}
 	return out, nil

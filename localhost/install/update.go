@@ -44,7 +44,7 @@ func (s *Store) Update(ctx context.Context, u Replacement, p Progress) (now Rele
 	return now, from, nil
 }
 
-func (s *Store) update(ctx context.Context, u Replacement, p Progress) (Release, name.Version, error) {
+func (s *Store) update(ctx context.Context, u Replacement, p Progress) (_ Release, from name.Version, err error) {
 	in, err := s.bring(ctx, u.Source, p)
 	if err != nil {
 		return Release{}, name.Version{}, err
@@ -58,8 +58,12 @@ func (s *Store) update(ctx context.Context, u Replacement, p Progress) (Release,
 		return Release{}, name.Version{}, err
 	}
 	defer func() { _ = l.Close() }()
-	from, err := s.replaced(u, in.manifest.Version)
-	if err != nil {
+	defer func() {
+		if err != nil {
+			s.dropUnused(ctx, u.Key)
+		}
+	}()
+	if from, err = s.replaced(u, in.manifest.Version); err != nil {
 		return Release{}, name.Version{}, err
 	}
 	next, err := s.place(ctx, in, p)

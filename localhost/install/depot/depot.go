@@ -119,6 +119,11 @@ func (d *Depot) Lock(ctx context.Context, kind, owner string) (*filelock.Lock, e
 	return filelock.Exclusive(ctx, d.lockPath(kind, owner))
 }
 
+// TryLock is Lock without waiting: filelock.ErrHeld if somebody has it.
+func (d *Depot) TryLock(kind, owner string) (*filelock.Lock, error) {
+	return filelock.Try(d.lockPath(kind, owner))
+}
+
 // Staging is a private directory for one transaction.
 type Staging struct {
 	d    *Depot
