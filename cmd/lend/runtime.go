@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 )
 
@@ -66,6 +68,7 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 				if src.Exec != "" && src.Version == "" {
 					a.note("lend: without --version it counts as %s, which fits no range of a Connector", r.Version)
 				}
+				a.noteReplaced(cmd.Context(), r)
 				return a.showRuntimes([]install.Runtime{r})
 			})
 		},
@@ -79,6 +82,19 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 	f.StringVar(&src.SHA256, "sha256", "", "the digest of that archive")
 	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
+}
+
+// noteReplaced names the releases that ran on what an interpreter has replaced.
+func (a *app) noteReplaced(ctx context.Context, now install.Runtime) {
+	all, err := a.inspected(ctx)
+	if err != nil {
+		return // a look beside what was asked for
+	}
+	for _, r := range all {
+		if r.Reason == inspect.RuntimeReplaced && r.Release != nil && r.Release.Runtime == now.Name+"@"+now.Version {
+			a.note("lend: %s %s ran on what this has replaced, and starts no more; next: lend connector add it again", r.Connector, r.Version)
+		}
+	}
 }
 
 func (a *app) runtimeListCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -108,6 +109,18 @@ func (i installed) Contract(key name.ConnectorKey, version name.Version, id name
 	return i.releases[at].Contract, i.releases[at].ContractHash, nil
 }
 
+// versionList names the first of some versions.
+func versionList(all []name.Version, most int) string {
+	var names []string
+	for _, v := range all[:min(len(all), most)] {
+		names = append(names, v.String())
+	}
+	if len(all) > most {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
 // chooseVersion takes the named version, or the only one that is installed.
 func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, error) {
 	if s != "" {
@@ -141,7 +154,8 @@ func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, erro
 	case 1:
 		return found[0], nil
 	default:
-		return name.Version{}, usagef("--version VERSION", "connector %s is installed in %d versions", key, len(found))
+		const most = 8
+		return name.Version{}, usagef("--version "+found[len(found)-1].String(), "connector %s is installed in %d versions: %s", key, len(found), versionList(found, most))
 	}
 }
 
