@@ -5,11 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/intent"
@@ -344,47 +344,95 @@ func TestFailedCloseIsKeptForRetry(t *testing.T) {
 }
 
 // Route retirement: starts that race a Connector that is disabled and enabled again
-// leave nothing alive.
+// leave nothing alive. In every round something runs, a start is with the transport when
+// the fence comes and gives a process after it, and others try without a pause, also with
+// the identity of before: once it is written down that it is disabled none of them
+// starts, and when that was acted on nothing lives.
 func TestDisableRacesStarts(t *testing.T) {
 	t.Parallel()
+	const rounds, workers = 5, 4
 	r := newRig(t, release(t, "github", "1.0.0", "a"))
+	var late atomic.Pointer[chan struct{}] // closed by the start that ends after the fence
+	r.cfg.Transport = transportFunc(func(ctx context.Context, s process.Spec) (route.Process, error) {
+		if entered := late.Swap(nil); entered != nil {
+			close(*entered)
+			<-ctx.Done() // the fence
+		}
+		return r.transport.Start(ctx, s)
+	})
 	r.reconciled(t)
+	query := route.Query{Connector: connectorKey(t, "github"), Version: version(t, "1.0.0")}
+
+	var epoch atomic.Int64 // odd: it is written down that it is disabled, and not taken back yet
+	var started, refused, retired atomic.Int64
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			var open []route.Process
-			for !isClosed(stop) {
-				d, err := r.Resolve(route.Query{Connector: r.store.releases[0].Manifest.Key, Version: r.store.releases[0].Manifest.Version})
-				if err != nil {
-					runtime.Gosched()
-					continue
-				}
-				if len(open) == 8 { // enough to end at once
-					_ = open[0].Close()
-					open = open[1:]
-				}
-				if p, err := r.Start(context.WithoutCancel(t.Context()), route.StartRequest{Identity: d.Identity}); err == nil {
-					open = append(open, p)
-				}
+	work := func(last route.Identity) {
+		var open []route.Process
+		for !isClosed(stop) {
+			if d, err := r.Resolve(query); err == nil { // else it tries behind the fence
+				last = d.Identity
 			}
-			for _, p := range open {
-				_ = p.Close()
+			if len(open) == 8 { // enough to end at once
+				_ = open[0].Close()
+				open = open[1:]
 			}
-		})
+			was := epoch.Load()
+			p, err := r.Start(context.WithoutCancel(t.Context()), route.StartRequest{Identity: last})
+			switch {
+			case err != nil:
+				if was%2 == 1 {
+					refused.Add(1)
+				}
+				<-time.After(time.Millisecond) // others have work to do as well
+			case was%2 == 1 && epoch.Load() == was:
+				t.Error("it was disabled before this start began")
+				return
+			default:
+				started.Add(1)
+				open = append(open, p)
+			}
+		}
+		for _, p := range open {
+			if e, err := p.Wait(t.Context()); err == nil && e.Retired {
+				retired.Add(1)
+			}
+			_ = p.Close()
+		}
 	}
-	for range 8 {
+	first := r.only(t)
+	for range workers {
+		wg.Go(func() { work(first) })
+	}
+	more := func(n *atomic.Int64, by int64) {
+		t.Helper()
+		before := n.Load()
+		require.Eventually(t, func() bool { return n.Load() >= before+by }, 30*time.Second, time.Millisecond)
+	}
+	for range rounds {
+		more(&started, workers)
+		entered := make(chan struct{})
+		late.Store(&entered)
+		<-entered
 		r.want(t, "github", func(i *intent.Intent) { i.Disabled = true })
+		epoch.Add(1)
+		more(&refused, workers)
 		r.reconciled(t)
 		require.Empty(t, r.current())
-		require.Zero(t, r.transport.live.Load(), "what ran has ended, and nothing was started since")
+		require.Zero(t, r.transport.live.Load(), "what ran has ended, and what was starting")
+		more(&refused, workers)
+		require.Zero(t, r.transport.live.Load(), "nothing was started since")
+		epoch.Add(1)
 		r.want(t, "github", func(i *intent.Intent) { i.Disabled = false })
 		r.reconciled(t)
-		runtime.Gosched() // something starts, or not: both are tried
+		require.NotEqual(t, first.Generation, r.only(t).Generation)
 	}
 	close(stop)
+	r.want(t, "github", func(i *intent.Intent) { i.Disabled = true })
+	r.reconciled(t)
 	wg.Wait()
-	require.True(t, slices.ContainsFunc(r.Receipts(), func(x Receipt) bool { return x.State == StateDisabled }))
+	require.Zero(t, r.transport.live.Load())
+	require.NotZero(t, retired.Load(), "who ran one learns why it ended")
 }
 
 func isClosed(c <-chan struct{}) bool {
