@@ -123,24 +123,12 @@ func (s *operationState) text() string {
 }
 
 func (a *app) operationStatus(ctx context.Context, f runFlags, id string) (*operationState, error) {
-	op, err := name.ParseOperationID(id)
-	if err != nil {
-		return nil, &usageError{err: err}
-	}
-	file, err := a.findLease(f)
-	if err != nil {
-		return nil, err
-	}
-	c, err := a.newClientOf(f, file)
+	c, key, err := a.operationElsewhere(f, id)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }() // what is left of it is told by the error
-	opened, err := lease.Open(file.Chain)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := c.Status(ctx, protocol.OperationKey{Issuer: opened.Issuer, Invocation: opened.Invocation, Operation: op})
+	reply, err := c.Status(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -153,4 +141,88 @@ func (a *app) operationStatus(ctx context.Context, f runFlags, id string) (*oper
 		}
 	}
 	return s, nil
+}
+
+// operationElsewhere names an operation of this machine's on the gateway of a lease, and
+// makes a client of that, which the caller must close.
+func (a *app) operationElsewhere(f runFlags, id string) (c *client.Client, key protocol.OperationKey, err error) {
+	if key.Operation, err = name.ParseOperationID(id); err != nil {
+		return nil, key, &usageError{err: err}
+	}
+	file, err := a.findLease(f)
+	if err != nil {
+		return nil, key, err
+	}
+	opened, err := lease.Open(file.Chain)
+	if err != nil {
+		return nil, key, err
+	}
+	key.Issuer, key.Invocation = opened.Issuer, opened.Invocation
+	c, err = a.newClientOf(f, file)
+	return c, key, err
+}
+
+func (a *app) opsStopCommand() *cobra.Command {
+	var f runFlags
+	var now bool
+	c := &cobra.Command{
+		Use:   "stop ID",
+		Short: "cancel an operation that this machine started elsewhere",
+		Long: `Ask the gateway that a lease names to cancel one of this machine's own
+operations, as ^C in its lend run does. It does not wait for the end, which lend
+ops attach shows. One that has not started never will, if the lease is valid.
+Exit status 0 if the gateway answers, whatever it was; 1 if not, or if it knows
+no such operation.`,
+		Example: "  lend ops stop op-7KQ2… --lease laptop-github.lease",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := a.stopElsewhere(cmd.Context(), f, args[0], now)
+			if err != nil {
+				return err
+			}
+			return a.show(r, func() error { return a.say("%s", r.text()) })
+		},
+	}
+	leaseFlags(c, &f)
+	c.Flags().BoolVar(&now, "now", false, "kill it at once, without a grace")
+	return c
+}
+
+// stopped is the JSON of lend ops stop. State is what the operation was.
+type stopped struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	OperationID   string `json:"operationId"`
+	State         string `json:"state"`
+	Cancelled     bool   `json:"cancelled"`
+}
+
+func (s *stopped) text() string {
+	switch {
+	case s.State == protocol.OperationNotStarted.String():
+		return s.OperationID + " had not started, and never will"
+	case s.Cancelled:
+		return "cancelling " + s.OperationID
+	default:
+		return s.OperationID + " does not run: " + s.State
+	}
+}
+
+func (a *app) stopElsewhere(ctx context.Context, f runFlags, id string, now bool) (*stopped, error) {
+	c, key, err := a.operationElsewhere(f, id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // what is left of it is told by the error
+	grace := time.Duration(0)
+	if now {
+		grace = time.Millisecond
+	}
+	state, err := c.Cancel(ctx, key, grace)
+	if err != nil {
+		return nil, err
+	}
+	return &stopped{
+		SchemaVersion: jsonSchema, OperationID: id, State: state.String(),
+		Cancelled: state == protocol.OperationRunning || state == protocol.OperationNotStarted,
+	}, nil
 }

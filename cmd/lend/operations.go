@@ -30,7 +30,7 @@ func (a *app) opsCommand() *cobra.Command {
 // operationCommands are the subcommands of lend ops that need a gateway that runs,
 // here or elsewhere.
 func (a *app) operationCommands() []*cobra.Command {
-	return []*cobra.Command{a.opsListCommand(), a.opsShowCommand(), a.opsCancelCommand(), a.opsAttachCommand(), a.opsStatusCommand()}
+	return []*cobra.Command{a.opsListCommand(), a.opsShowCommand(), a.opsCancelCommand(), a.opsAttachCommand(), a.opsStatusCommand(), a.opsStopCommand()}
 }
 
 const listed = 20 // operations that have ended, without --all

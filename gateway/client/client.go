@@ -186,6 +186,22 @@ func (c *Client) Status(ctx context.Context, key protocol.OperationKey) (*protoc
 	return ask[*protocol.StatusReply](ctx, c, to, &protocol.StatusRequest{OperationKey: key})
 }
 
+// Cancel asks the gateway of the current lease, which may have expired, to stop an
+// operation of this holder, and returns what it was: a running one still ends in its
+// own time, at most after grace, 0 for the gateway's. With a lease that is valid one that
+// has not started never will. A refusal is a *RefusedError. spec: CONTROL-3
+func (c *Client) Cancel(ctx context.Context, key protocol.OperationKey, grace time.Duration) (protocol.OperationState, error) {
+	f, to, err := c.pastLease(ctx)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := ask[*protocol.CancelReply](ctx, c, to, &protocol.CancelRequest{OperationKey: key, Lease: f.Chain, Grace: grace})
+	if err != nil {
+		return 0, err
+	}
+	return reply.State, nil
+}
+
 // ask sends one control request; a reply of another kind is a violation.
 func ask[R protocol.ControlReply](ctx context.Context, c *Client, to peer.AddrInfo, q protocol.ControlRequest) (reply R, err error) {
 	err = c.exchange(ctx, to, protocol.ControlID, func(s *dial.Stream) error {

@@ -11,6 +11,36 @@ import (
 	"github.com/lendcli/lend/protocol"
 )
 
+// A caller that has lost its process can still stop what it started, with a lease that is
+// over, and is told what it was.
+func TestCancelByID(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
+		var got *protocol.CancelRequest
+		f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {
+			got, _ = q.(*protocol.CancelRequest)
+			return &protocol.CancelReply{State: protocol.OperationRunning}
+		})
+		f.config.Now = func() time.Time { return time.Now().Add(100 * time.Hour) }
+		c := f.dial(t)
+		state, err := c.Cancel(t.Context(), testKey(f), time.Second)
+		require.NoError(t, err)
+		require.Equal(t, protocol.OperationRunning, state)
+		require.Equal(t, testKey(f), got.OperationKey)
+		require.Equal(t, time.Second, got.Grace)
+		require.NotEmpty(t, got.Lease)
+		f.onControl(func(protocol.ControlRequest) protocol.ControlReply {
+			return (&protocol.Refusal{Code: protocol.CodeOperationUnknown}).Frame()
+		})
+		_, err = c.Cancel(t.Context(), testKey(f), 0)
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, protocol.CodeOperationUnknown, refused.Code)
+		f.onControl(func(protocol.ControlRequest) protocol.ControlReply { return &protocol.RevokeReply{} })
+		_, err = c.Cancel(t.Context(), testKey(f), 0)
+		require.Error(t, err)
+	})
+}
+
 // The lease only says where the gateway is: it may be another holder's, and over.
 func TestRevokeWithAnothersLease(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
