@@ -231,13 +231,10 @@ func (i *invitation) until(ctx context.Context, changes <-chan admin.Invitation,
 }
 
 func notInvited(err error) error {
-	switch {
-	case err == nil:
-		return errors.New("the gateway did not say how the invitation ended; next: lend peer list")
-	case strings.Contains(err.Error(), pairing.ErrNoAddress.Error()):
-		return &hinted{err: err, hint: "--local-addresses, for a caller on this machine"}
+	if err == nil {
+		return hintf("lend peer list", "the gateway did not say how the invitation ended")
 	}
-	return err
+	return fmt.Errorf("%w; nothing has changed", err)
 }
 
 // follow shows what is new.

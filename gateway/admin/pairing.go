@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // Inviter is a Backend that lets its owner pair with another machine.
@@ -65,13 +67,18 @@ func inviting(mux *http.ServeMux, b Inviter, log zerolog.Logger, closing <-chan 
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		go func() { // ends with the request
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
 			select {
 			case <-closing:
 				cancel()
 			case <-ctx.Done():
 			}
+		}()
+		defer func() {
+			cancel()
+			<-watched
 		}()
 		out := http.NewResponseController(w)
 		_ = out.SetReadDeadline(time.Time{}) // nothing more is read
@@ -117,7 +124,7 @@ func (c *Client) Invite(ctx context.Context, want InvitationWanted, fn func(Invi
 			return fmt.Errorf("read the gateway's answer: %w", err)
 		}
 		if i.Error != "" {
-			return errors.New(i.Error)
+			return errors.New(name.Show(i.Error))
 		}
 		if err := fn(i); err != nil || i.Final {
 			return err

@@ -22,7 +22,7 @@ var (
 	// ErrOpen: there is one invitation at a time.
 	ErrOpen = errors.New("an invitation is open already")
 	// ErrNoAddress: nothing that another machine could reach.
-	ErrNoAddress = errors.New("the gateway has no address that another machine could reach")
+	ErrNoAddress = errors.New("the gateway has no address that another machine could reach (for this machine: --local-addresses)")
 )
 
 const (

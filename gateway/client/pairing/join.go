@@ -85,7 +85,7 @@ func Join(ctx context.Context, c Config) (name.Label, error) {
 		return name.Label{}, fmt.Errorf("pair: %w", err)
 	}
 	d := dial.Dialer{Host: h, Timeout: dialTimeout}
-	s, err := d.Open(ctx, peer.AddrInfo{ID: owner, Addrs: c.Link.Addresses}, pair.ID)
+	s, err := d.Confirmed(ctx, peer.AddrInfo{ID: owner, Addrs: c.Link.Addresses}, pair.ID)
 	if err != nil {
 		return name.Label{}, unopened(ctx, err)
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"rsc.io/qr"
+)
+
+func TestAnswersOfTheOwner(t *testing.T) {
+	for line, want := range map[string]bool{
+		"y\n": true, "Y\n": true, "yes\r\n": true, " YES ": true,
+		"": false, "\n": false, "n\n": false, "no\n": false, "yesterday\n": false, "362874\n": false, "j\n": false,
+	} {
+		require.Equal(t, want, agreed(line, "362874", false), "%q", line)
+	}
+	for line, want := range map[string]bool{
+		"362874\n": true, "362 874\n": true, " 362874": true,
+		"": false, "y\n": false, "yes\n": false, "362875\n": false, "36287\n": false, "3628744\n": false,
+	} {
+		require.Equal(t, want, agreed(line, "362874", true), "%q", line)
+	}
+	require.False(t, agreed("\n", "", true), "no digits are none that agree")
+	require.False(t, agreed("", "", true))
+	require.Equal(t, "362 874", spaced("362874"))
+	require.Equal(t, `"36\x1b"`, spaced("36\x1b"))
+}
+
+// TestQRCode: each module is half a character, the border is light, and what is too
+// wide is not drawn.
+func TestQRCode(t *testing.T) {
+	text := "lend-pair:1:" + strings.Repeat("A", 150)
+	code, err := qr.Encode(text, qr.L)
+	require.NoError(t, err)
+	drawn := qrText(text, 80)
+	lines := strings.Split(strings.TrimSuffix(drawn, "\n"), "\n")
+	require.Len(t, lines, (code.Size+2*quiet+1)/2)
+	light := func(x, y int) bool {
+		switch []rune(lines[y/2])[x] {
+		case '█':
+			return true
+		case '▀':
+			return y%2 == 0
+		case '▄':
+			return y%2 == 1
+		}
+		return false
+	}
+	for y := range code.Size + 2*quiet {
+		require.Equal(t, code.Size+2*quiet, utf8.RuneCountInString(lines[y/2]))
+		for x := range code.Size + 2*quiet {
+			require.Equal(t, !code.Black(x-quiet, y-quiet), light(x, y), "%d %d", x, y)
+		}
+	}
+	require.Empty(t, qrText(text, code.Size+2*quiet-1))
+	require.Empty(t, qrText(text, 0))
+	require.Empty(t, qrText(strings.Repeat("A", 5000), 1000))
+	require.Zero(t, terminalWidth(&bytes.Buffer{}))
+	require.Zero(t, terminalWidth(nil))
+}
+
+// TestLinkIsNoArgument: and is not repeated where it was one.
+func TestLinkIsNoArgument(t *testing.T) {
+	t.Setenv("LEND_DIR", t.TempDir())
+	for _, args := range [][]string{{"pair", "lend-pair:1:SECRET"}, {"pair", "-", "lend-pair:1:SECRET"}, {"pair", "--json", "lend-pair:1:SECRET"}} {
+		var out, errs bytes.Buffer
+		require.Equal(t, 2, run(t.Context(), newApp(args, strings.NewReader(""), &out, &errs)))
+		require.Contains(t, errs.String(), "no argument")
+		require.NotContains(t, out.String()+errs.String(), "SECRET")
+	}
+}
+
+func TestLinkOnStandardInput(t *testing.T) {
+	t.Setenv("LEND_DIR", t.TempDir())
+	var out, errs bytes.Buffer
+	require.Equal(t, 2, run(t.Context(), newApp([]string{"pair"}, strings.NewReader(""), &out, &errs)))
+	require.Contains(t, errs.String(), "no identity", "the link is not asked for in vain")
+	require.Zero(t, run(t.Context(), newApp([]string{"init"}, strings.NewReader(""), &out, &errs)))
+	for in, want := range map[string]string{
+		"": "not a pairing link", "SECRET\n": "not a pairing link", "lend-pair:1:SECRET\n": "not whole", "lend-pair:7:SECRET": "another version",
+		strings.Repeat("SECRET", 2000): "not a pairing link",
+	} {
+		errs.Reset()
+		require.Equal(t, 2, run(t.Context(), newApp([]string{"pair"}, strings.NewReader(in), &out, &errs)))
+		require.Contains(t, errs.String(), want)
+		require.NotContains(t, errs.String(), "SECRET")
+	}
+	require.Equal(t, 2, run(t.Context(), newApp([]string{"pair", "--name", "-x"}, strings.NewReader(""), &out, &errs)))
+}
+
+func TestInviteNeedsAGateway(t *testing.T) {
+	t.Setenv("LEND_DIR", t.TempDir())
+	var out, errs bytes.Buffer
+	require.Zero(t, run(t.Context(), newApp([]string{"init"}, strings.NewReader(""), &out, &errs)))
+	require.Equal(t, 1, run(t.Context(), newApp([]string{"peer", "invite"}, strings.NewReader(""), &out, &errs)))
+	require.Contains(t, errs.String(), "lend serve")
+	for _, ttl := range []string{"0s", "-1s", "11m", "1ms"} {
+		require.Equal(t, 2, run(t.Context(), newApp([]string{"peer", "invite", "--ttl", ttl}, strings.NewReader(""), &out, &errs)))
+	}
+	errs.Reset()
+	require.Zero(t, run(t.Context(), newApp([]string{"peer", "list"}, strings.NewReader(""), &out, &errs)))
+	require.Contains(t, errs.String(), "names no peer")
+}
