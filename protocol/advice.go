@@ -63,7 +63,7 @@ func (c Code) Advice() string {
 	case CodeResourceLimit:
 		return "ask for less at once, or the owner for more processes or memory"
 	case CodeRouteRetired:
-		return "lend catalog lists what is lent now"
+		return "lend catalog lists what is lent now; ask the owner whether the connector is disabled"
 	case CodePeerGone:
 		return "look at the link; the owner can let commands outlive it for longer"
 	case CodeOwnerStopped:

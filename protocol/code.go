@@ -134,7 +134,7 @@ var codes = []codeInfo{
 	{CodeTimeout, "TIMEOUT", "run", false, 0, exitStopped, "the command ran longer than is allowed"},
 	{CodeCancelled, "CANCELLED", "run", false, exitCancelled, exitCancelled, "cancelled by the caller"},
 	{CodePolicyChanged, "POLICY_CHANGED", "run", false, 0, exitStopped, "the owner's policy no longer allows it"},
-	{CodeRouteRetired, "ROUTE_RETIRED", "run", false, 0, exitStopped, "the connector was replaced or removed"},
+	{CodeRouteRetired, "ROUTE_RETIRED", "run", false, 0, exitStopped, "its owner replaced, disabled or removed the connector"},
 	{CodePeerGone, "PEER_GONE", "run", false, 0, exitStopped, "the caller was gone for too long"},
 	{CodeOwnerStopped, "OWNER_STOPPED", "run", false, 0, exitStopped, "the owner stopped it"},
 	{CodeResourceLimit, "RESOURCE_LIMIT", "run", false, 0, exitStopped, "the command took more processes or memory than is allowed"},
