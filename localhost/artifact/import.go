@@ -89,8 +89,19 @@ func Import(ctx context.Context, src, dst string, o Options) error {
 	fill := fromArchive
 	if info.IsDir() {
 		fill = fromDir
+		if holds(src, filepath.Dir(dst)) {
+			return fmt.Errorf("import artifact: %w", &RefusedError{Reason: "the copy would be in it: keep it apart from what is installed"})
+		}
 	}
 	return write(ctx, dst, o, func(w *writer) error { return fill(w, src) })
+}
+
+// holds tells whether a directory is below another, or is that one.
+func holds(above, dir string) bool {
+	above, errAbove := filepath.EvalSymlinks(above)
+	dir, errDir := filepath.EvalSymlinks(dir)
+	rel, err := filepath.Rel(above, dir)
+	return errAbove == nil && errDir == nil && err == nil && filepath.IsLocal(rel)
 }
 
 // ImportFile copies the one file src as the executable path of the new tree dst.

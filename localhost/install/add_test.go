@@ -153,6 +153,14 @@ func TestAddRefuses(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "connector-manifest.json")))
 	_, err = s.Add(t.Context(), Source{Path: dir}, nil)
 	require.ErrorContains(t, err, "there is no connector-manifest.json at its root", "told before anything else is looked at")
+	around := filepath.Dir(s.cfg.Dir)
+	require.NoError(t, os.WriteFile(filepath.Join(around, "connector-manifest.json"), []byte(printer("1.0.0")["connector-manifest.json"]), 0o600))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(around, link))
+	for _, holds := range []string{around, link} {
+		_, err = s.Add(t.Context(), Source{Path: holds}, nil)
+		require.ErrorContains(t, err, "the copy would be in it", holds)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.Add(ctx, Source{Path: printer("1.0.0").dir(t)}, nil)
