@@ -187,3 +187,14 @@ func TestRevocationThatIsNotKept(t *testing.T) {
 	require.Len(t, s.store.Entries(), 1, "it counts")
 	require.Empty(t, s.events("revocation.added"))
 }
+
+// TestViolationIsDenied: who does not speak the protocol waits, as who shows a bad lease.
+func TestViolationIsDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicy(limited("denials: 1", "stdout: 1MiB")))
+	d := w.dial(w.agent, "tcp")
+	d.run(&protocol.ExitAck{}).wantRefused(protocol.CodeProtocolViolation)
+	penalties := w.node.Status().Penalties
+	require.Len(t, penalties, 1)
+	require.Equal(t, w.agent.id, penalties[0].Peer)
+}

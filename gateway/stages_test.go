@@ -29,6 +29,7 @@ import (
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
+	"github.com/lendcli/lend/protocol/pair"
 )
 
 // Each guard of admission by itself: something goes wrong at one place only, and the
@@ -512,7 +513,7 @@ func TestBarredPeersAreNotRead(t *testing.T) {
 	require.Equal(t, protocol.CodeRateLimited, refused.Code)
 }
 
-// TestStreamsThatAreNotServed: of a peer without a name, and after the end.
+// TestStreamsThatAreNotServed: of a peer without a name, of a guest, and after the end.
 func TestStreamsThatAreNotServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -520,7 +521,18 @@ func TestStreamsThatAreNotServed(t *testing.T) {
 	_, public, err := crypto.GenerateECDSAKeyPair(rand.Reader)
 	require.NoError(t, err)
 	nameless := must(peer.IDFromPublicKey(public))
-	for title, id := range map[string]peer.ID{"nameless": nameless, "closed": must(peer.Decode(w.agent.id.String()))} {
+	agent := must(peer.Decode(w.agent.id.String()))
+	for _, c := range []struct {
+		title, protocol string
+		id              peer.ID
+	}{
+		{"nameless", protocol.RunID, nameless},
+		{"nameless", pair.ID, nameless},
+		{"guest", protocol.RunID, must(peer.Decode(newIdentity(t).id.String()))},
+		{"closed", protocol.RunID, agent},
+		{"closed", pair.ID, agent},
+	} {
+		title, id := c.title, c.id
 		if title == "closed" {
 			require.NoError(t, w.node.Close())
 		}
@@ -528,7 +540,7 @@ func TestStreamsThatAreNotServed(t *testing.T) {
 		w.node.cfg.Log = zerolog.New(&log)
 		ours, theirs := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, ours) }() // ends with the pipe
-		w.node.handler(served)(&otherStream{&localStream{pipe: theirs, conn: localConn{peer: id}}, protocol.RunID, nil})
+		w.node.handler(served)(&otherStream{&localStream{pipe: theirs, conn: localConn{peer: id}}, c.protocol, nil})
 		require.Empty(t, log.String(), "%s: it was served", title)
 		require.NoError(t, ours.Close())
 	}

@@ -115,3 +115,54 @@ func TestWhatCannotBeToldIsRefused(t *testing.T) {
 	require.False(t, contains(filepath.Join(dir, "a"), dir))
 	require.True(t, contains(dir, "relative"), "nobody knows where that is")
 }
+
+// brokenLinks are links that cannot be read, after some that can.
+type brokenLinks struct {
+	fs.FileInfo
+	target string
+	good   int
+	read   int
+}
+
+func (b *brokenLinks) Lstat(string) (fs.FileInfo, error) { return b, nil }
+func (b *brokenLinks) Mode() fs.FileMode                 { return fs.ModeSymlink }
+
+func (b *brokenLinks) Readlink(string) (string, error) {
+	if b.read++; b.read > b.good {
+		return "", fs.ErrInvalid
+	}
+	return b.target, nil
+}
+
+// TestEachStepOfAPathIsLookedAt, whatever was found when the system went the whole way.
+func TestEachStepOfAPathIsLookedAt(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("links are of unix")
+	}
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for link, target := range map[string]string{"up": "../x", "late": "none/../../x", "absolute": "/none", "twice": "file/x", "good": "file"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
+	}
+	for path, want := range map[string]error{"up": errLinkOut, "late": errLinkOut, "absolute": errLinkOut, "twice": errLinkLost, "good": nil} {
+		got, err := along(root, path)
+		require.ErrorIs(t, err, want, path)
+		require.Equal(t, want == nil, got == "file", path)
+	}
+	for path, want := range map[string]error{"../x": errNotLocal, "file\x00": errNotLocal, "up": errLeadsOut, "good": nil} {
+		_, err := canonical(root, path)
+		require.ErrorIs(t, err, want, path)
+	}
+
+	broken := &brokenLinks{}
+	_, err = along(broken, "a")
+	require.ErrorIs(t, err, errLinkLost)
+	loop := &brokenLinks{target: "a", good: 10 * maxLinks}
+	_, err = along(loop, "a")
+	require.ErrorIs(t, err, errLinkLost)
+	require.Equal(t, maxLinks+1, loop.read)
+}

@@ -54,9 +54,9 @@ func (d *Door) Welcome(p peer.ID) bool {
 func (d *Door) guest(p peer.ID) bool { return !d.Welcome(p) }
 
 func (d *Door) isGuestLocked(p peer.ID) bool {
-	n, ok := PeerName(p)
+	n, _ := PeerName(p) // a key without a name is the zero name, which no policy admits
 	st := d.known[p]
-	return !ok || d.policy.Admission(n) == policy.AdmitNone && (st == nil || !st.welcome)
+	return d.policy.Admission(n) == policy.AdmitNone && (st == nil || !st.welcome)
 }
 
 // guestLocked tells whether a peer may come in that the policy does not admit.
