@@ -163,6 +163,7 @@ var ownersWays = map[string]string{
 	"Run": "waits, then closes", "Close": "ends everything", "Stop": "ends one operation",
 	"Reload": "narrows what runs; what it widens still has to be admitted", "Suspend": "denies",
 	"Recheck": "ends what may not go on", "Revoke": "takes back", "Record": "writes an event",
+	"Receive": "lets peers in for pairing, which starts nothing; guests are served nothing else",
 }
 
 func (w *watched) mustAsk(what string, f func()) {
@@ -233,8 +234,11 @@ func TestEveryEntryHasARow(t *testing.T) {
 	// The handlers, and the requests that they tell apart.
 	var handlers []string
 	for callee, in := range found {
-		if callee == "h.SetStreamHandler" {
+		switch callee {
+		case "h.SetStreamHandler":
 			require.Len(t, in, 3, "a protocol without a row")
+		case "n.host.SetStreamHandler":
+			require.Equal(t, []string{"Receive"}, in, "a protocol without a row")
 		}
 		for _, fn := range in {
 			if kind, ok := strings.CutPrefix(callee, "case *protocol."); ok && (fn == "run" || fn == "control" || fn == "catalog") {
@@ -251,7 +255,8 @@ func TestEveryEntryHasARow(t *testing.T) {
 		})
 	}
 	slices.Sort(handlers)
-	require.Equal(t, []string{"n.catalog", "n.control", "n.run", "n.run"}, handlers, "the second n.run is Try's")
+	require.Equal(t, []string{"(func(c *call) error literal)", "n.catalog", "n.control", "n.run", "n.run"}, handlers,
+		"the literal is Receive's, the second n.run is Try's")
 	have["catalog"] = true
 	// The exported methods.
 	node := reflect.TypeFor[*Node]()
