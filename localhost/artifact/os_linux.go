@@ -17,22 +17,44 @@ type identity struct {
 }
 
 func identityOf(path string) (identity, error) {
-	var st syscall.Stat_t
-	if err := syscall.Lstat(path, &st); err != nil {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
 		return identity{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
 	return identityFrom(&st), nil
 }
 
 func identityOfFile(f *os.File) (identity, error) {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return identity{}, &fs.PathError{Op: "fstat", Path: f.Name(), Err: err}
 	}
 	return identityFrom(&st), nil
 }
 
-func identityFrom(st *syscall.Stat_t) identity {
+// base is the open root of a tree, in which its entries are looked up: that is twice as
+// fast as by their whole paths.
+type base int
+
+func openBase(s *Snapshot) (base, error) {
+	fd, err := unix.Open(s.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: s.dir, Err: err}
+	}
+	return base(fd), nil
+}
+
+func (b base) close() { _ = unix.Close(int(b)) } // only looked at
+
+func (b base) identityOf(e *entry) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(b), e.path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return identity{}, &fs.PathError{Op: "lstat", Path: e.abs, Err: err}
+	}
+	return identityFrom(&st), nil
+}
+
+func identityFrom(st *unix.Stat_t) identity {
 	return identity{
 		dev: uint64(st.Dev), ino: st.Ino, size: st.Size, //nolint:unconvert // differs by architecture
 		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), mode: st.Mode, owner: st.Uid,

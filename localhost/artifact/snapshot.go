@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,6 +42,8 @@ type Snapshot struct {
 
 	mu      sync.RWMutex // guards the identities in entries
 	entries []entry      // in lexical order, "." first
+
+	looked func() // of tests, between the look and the last check; nil
 }
 
 // entry is what is known of one file or directory.
@@ -178,6 +181,11 @@ func (i identity) public() Identity { return Identity{i.dev, i.ino, i.size, i.mt
 // tick is more than the resolution of the times that a file system keeps.
 const tick = 20 * time.Millisecond
 
+const (
+	severalFrom = 512 // entries
+	maxLookers  = 4
+)
+
 // settle waits until a change that comes later must have a later time than id has:
 // else one in the same tick, after the file was hashed, would not show.
 func (i identity) settle() {
@@ -191,14 +199,64 @@ func (i identity) settle() {
 // modes and bytes. It compares (device, inode, size, both times, mode, owner) of
 // every entry; where one differs it hashes the file, or lists the directory, again,
 // and remembers the new identity if the content is the same. Otherwise the error is
-// a *ChangedError. It costs one lstat an entry.
+// a *ChangedError. It costs one lstat an entry, in several goroutines if there are many.
 func (s *Snapshot) Verify() error {
-	for i := range s.entries {
+	root, err := openBase(s)
+	if err != nil {
+		return changed(".", "it cannot be read: "+reason(err))
+	}
+	defer root.close()
+	if err := s.verifyAll(root); err != nil {
+		return err
+	}
+	if s.looked != nil {
+		s.looked()
+	}
+	// Its path still leads to the tree that was looked at.
+	s.mu.RLock()
+	top := s.entries[0].id
+	s.mu.RUnlock()
+	if id, err := identityOf(s.dir); err != nil || id != top {
+		return changed(".", "it was replaced while it was looked at")
+	}
+	return nil
+}
+
+// verifyAll looks at all entries: at those of a large tree by several goroutines, since
+// that is what the start of a large package waits for.
+func (s *Snapshot) verifyAll(root base) error {
+	parts := 1
+	if len(s.entries) >= severalFrom {
+		parts = min(maxLookers, runtime.GOMAXPROCS(0))
+	}
+	errs := make([]error, parts)
+	var all sync.WaitGroup
+	for k := range parts {
+		from, to := k*len(s.entries)/parts, (k+1)*len(s.entries)/parts
+		look := func() { errs[k] = s.verify(root, from, to) }
+		if k == parts-1 {
+			look()
+		} else {
+			all.Go(look)
+		}
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify looks at the entries from from to before to.
+func (s *Snapshot) verify(root base, from, to int) error {
+	for i := from; i < to; i++ {
 		s.mu.RLock()
 		before := s.entries[i].id
 		s.mu.RUnlock()
 		e := &s.entries[i]
-		id, err := identityOf(e.abs)
+		id, err := root.identityOf(e)
 		if err != nil {
 			return changed(e.path, "it cannot be read: "+reason(err))
 		}

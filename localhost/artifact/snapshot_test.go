@@ -120,6 +120,43 @@ func TestVerifySeesChanges(t *testing.T) {
 	}
 }
 
+// A large tree is looked at in parts, none of which is left out; and it must still be in
+// its place when all was looked at.
+func TestVerifySeesChangesOfLargeTrees(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tree")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	const files = 3 * severalFrom
+	for i := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d", i)), []byte("good"), 0o400))
+	}
+	require.NoError(t, os.Chmod(dir, 0o500))
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	s, err := Open(dir, ConnectorLimits())
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	for i := 0; i < files; i += files / 12 {
+		p := filepath.Join(dir, fmt.Sprintf("%04d", i))
+		write := func(content string) {
+			require.NoError(t, os.Chmod(p, 0o600))
+			require.NoError(t, os.WriteFile(p, []byte(content), 0o600))
+			require.NoError(t, os.Chmod(p, 0o400))
+		}
+		write("evil")
+		require.ErrorContains(t, s.Verify(), fmt.Sprintf("%04d", i))
+		write("good")
+		require.NoError(t, s.Verify())
+	}
+	s.looked = func() {
+		require.NoError(t, os.Rename(dir, dir+".good"))
+		require.NoError(t, os.Mkdir(dir, 0o500))
+	}
+	if runtime.GOOS != "windows" {
+		require.ErrorContains(t, s.Verify(), "replaced while it was looked at")
+		require.NoError(t, os.Chmod(dir+".good", 0o700))
+	}
+}
+
 func TestVerifyForgivesTouches(t *testing.T) {
 	t.Parallel()
 	s := snapshot(t)
