@@ -21,9 +21,10 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Completion reads files of this machine and nothing else: no socket, no lock, no
-// passphrase, and nothing is written or made. What cannot be read completes nothing.
-// Who presses a key must not wait, so that all of it is bounded.
+// Completion reads files of this machine, and asks the broker of a session, which is of
+// the same user: no other socket, no lock, no passphrase, and nothing is written or made.
+// What cannot be read completes nothing. Who presses a key must not wait, so that all of
+// it is bounded.
 
 const (
 	maxCompletions  = 500
@@ -96,7 +97,9 @@ func (a *app) completeArgument(c *cobra.Command, all []argument, args []string, 
 		out = a.completeOperations()
 	case "NAME":
 		out = a.completeNames(c, all, args)
-	case "ARGUMENTS", "VALUE":
+	case "ARGUMENTS":
+		out = completeLent(c, args, prefix)
+	case "VALUE":
 	default:
 		return nil, cobra.ShellCompDirectiveDefault // files, mostly
 	}
@@ -230,6 +233,9 @@ func (a *app) completeKeys(c *cobra.Command, args []string) (out []cobra.Complet
 	for _, g := range f.Lease.Grants {
 		out = append(out, described(g.Connector.String(), g.Version.String()))
 	}
+	for _, l := range lentTo(c) {
+		out = append(out, described(l.Entry.Connector.String(), l.Entry.Version.String()))
+	}
 	return out
 }
 
@@ -241,6 +247,11 @@ func (a *app) completeCommands(c *cobra.Command, all []argument, args []string) 
 				if g.Connector.String() == key {
 					out = append(out, command.String())
 				}
+			}
+		}
+		for _, l := range lentTo(c) {
+			if l.Entry.Connector.String() == key {
+				out = append(out, described(l.Entry.Command.String(), l.Entry.Summary))
 			}
 		}
 		return without(out, args)

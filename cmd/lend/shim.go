@@ -17,7 +17,7 @@ func (a *app) shimCommand() *cobra.Command {
 		Short: "put the native names of lent CLIs on the PATH",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.lentShimAddCommand(), a.lentShimListCommand(), a.lentShimRemoveCommand())
+	c.AddCommand(a.lentShimAddCommand(), a.lentShimListCommand(), a.lentShimRemoveCommand(), a.shimCompletionCommand(), a.shimCompleteCommand())
 	return c
 }
 

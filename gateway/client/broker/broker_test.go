@@ -92,13 +92,13 @@ func TestWords(t *testing.T) {
 	require.NoError(t, err)
 	g, err := c.Compile(argv.Contract{Command: "gh"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"issue", "list", "--json=x"}, wordsOf(entry("a", string(g.InputSchema()))))
+	require.Equal(t, []string{"issue", "list", "--json=x"}, WordsOf(entry("a", string(g.InputSchema()))))
 	for schema, want := range map[string][]string{
 		``: nil, `false`: nil, `{}`: nil, `[]`: nil, `{"x-lend-arguments":"a"}`: nil, `{"x-lend-arguments":[1]}`: nil, `{"x-lend-arguments":null}`: nil,
 		`{"x-lend-arguments":[""]}`: {""}, `{"allOf":[{},{"x-lend-arguments":["a"]}]}`: {"a"},
 		`{"x-lend-arguments":[` + strings.Repeat(`"a",`, maxWords) + `"a"]}`: nil,
 	} {
-		require.Equal(t, want, wordsOf(entry("a", schema)), schema)
+		require.Equal(t, want, WordsOf(entry("a", schema)), schema)
 	}
 }
 

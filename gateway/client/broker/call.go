@@ -174,7 +174,7 @@ func (c *Call) own(ctx context.Context, key name.ConnectorKey) error {
 	var all []lent
 	for _, e := range entries {
 		if e.Connector == key {
-			all = append(all, lent{nil, e, wordsOf(e)})
+			all = append(all, lent{nil, e, WordsOf(e)})
 		}
 	}
 	if len(all) == 0 {

@@ -43,7 +43,7 @@ func (s *session) lentOf(ctx context.Context, key name.ConnectorKey, again bool)
 		}
 		for _, e := range entries {
 			if e.Connector == key {
-				out = addLent(out, lent{h, e, wordsOf(e)})
+				out = addLent(out, lent{h, e, WordsOf(e)})
 			}
 		}
 	}
@@ -81,8 +81,9 @@ const (
 	maxListed = 20 // commands that a refusal names
 )
 
-// wordsOf are the fixed arguments that an entry says a command line begins with.
-func wordsOf(e protocol.CatalogEntry) []string {
+// WordsOf are the fixed arguments that an entry says a command line begins with; nil: it
+// does not say.
+func WordsOf(e protocol.CatalogEntry) []string {
 	type schema struct {
 		Words []string `json:"x-lend-arguments"`
 		AllOf []schema `json:"allOf"`
