@@ -161,7 +161,7 @@ func (c *call) run(ctx context.Context, authority *string) Report {
 		report = t.lender.Run(ctx, r)
 	}
 	s.log.Debug().Str("connector", r.Lent.Entry.Connector.String()).Str("command", r.Lent.Entry.Command.String()).Str("state", name.Quote(report.Outcome)).Msg("called")
-	if report.Ran == ranNo && *authority == form.Owner {
+	if (report.Ran == ranNo || report.Outcome == OutcomeStopped) && *authority == form.Owner {
 		s.askSoon() // what is lent may have changed
 	}
 	return report

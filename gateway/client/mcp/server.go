@@ -180,25 +180,28 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) err
 		return errors.Join(err, in.Close())
 	}
 	defer done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	session, err := s.server.Connect(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: in, Writer: open{out}, MaxLineLength: maxMessage}, nil)
 	if err != nil {
 		return fmt.Errorf("serve mcp: %w", err)
 	}
 	var closing sync.WaitGroup
+	ours := false // owned by closing, then by Serve
+	left := make(chan struct{})
 	closing.Go(func() {
 		select {
 		case <-ctx.Done():
+			ours = true
 		case <-s.shut:
+			ours = true
+		case <-left:
 		}
 		s.cancelCalls(func(of *sdk.ServerSession) bool { return of == session })
 		_ = session.Close() // Wait says what there is
 	})
 	err = session.Wait()
-	cancel()
+	close(left)
 	closing.Wait()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+	if err != nil && !ours && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		return fmt.Errorf("serve mcp: %w", err)
 	}
 	return nil
