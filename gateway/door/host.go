@@ -34,9 +34,14 @@ import (
 // Windows of the muxer on TCP. The greatest rate of one stream is the window
 // divided by the round trip; it starts large, since most outputs are short: what the
 // protocol lets through at first fits, with its frames, and does not wait for an update.
+//
+// A window doubles, and go-yamux then announces the new half but not the bytes that were
+// read since the last update. The greatest window is the first one doubled a few times,
+// no less: only so do the bytes that are lost stay below half of it, which a sender
+// must have left for the next update to come at all. See ADR 155.
 const (
 	muxerInitialWindow = protocol.MinWindow + protocol.MinWindow/16
-	muxerMaxWindow     = 16 << 20
+	muxerMaxWindow     = muxerInitialWindow << 4
 )
 
 // HostConfig says what Host builds.
@@ -130,7 +135,7 @@ func Muxer() network.Multiplexer {
 	m.InitialStreamWindowSize = muxerInitialWindow
 	m.MaxStreamWindowSize = muxerMaxWindow
 	m.LogOutput = io.Discard
-	return &m
+	return polite{&m}
 }
 
 // newResources keeps the transport within the bounds that t points to.

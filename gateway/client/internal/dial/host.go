@@ -29,14 +29,19 @@ const keepAlive = 15 * time.Second
 
 // initialWindow of a stream on TCP takes what a gateway sends of both outputs before it
 // waits for an acknowledgement, with the frames around it. It costs nothing until it
-// comes, and the client reads ahead anyway.
-const initialWindow = 2 * (protocol.MinWindow + protocol.MinWindow/16)
+// comes, and the client reads ahead anyway. maxWindow is that doubled a few times, no
+// less, as at the gateway (ADR 155).
+const (
+	initialWindow = 2 * (protocol.MinWindow + protocol.MinWindow/16)
+	maxWindow     = initialWindow << 3
+)
 
 // NewHost builds a host that dials and never listens: QUIC and TCP, no relay, no
 // discovery. The caller must Close it.
 func NewHost(key crypto.PrivKey) (host.Host, error) {
 	muxer := *yamux.DefaultTransport
 	muxer.InitialStreamWindowSize = initialWindow // the reader's value counts
+	muxer.MaxStreamWindowSize = maxWindow
 	muxer.KeepAliveInterval = keepAlive
 	muxer.LogOutput = io.Discard
 	resources, err := newResources()
