@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,11 +134,10 @@ func (d *Desk) open(life time.Duration, local bool) (i *Invitation, text, id str
 	if len(link.Addresses) == 0 {
 		return nil, "", "", ErrNoAddress
 	}
-	if text, err = link.Text(); err != nil {
-		return nil, "", "", err
+	if text, err = link.Text(); err == nil {
+		d.current, d.id = i, rand.Text()
 	}
-	d.current, d.id = i, rand.Text()
-	return i, text, d.id, nil
+	return i, text, d.id, err
 }
 
 func (d *Desk) shut() {
@@ -177,7 +177,7 @@ func reachable(all []multiaddr.Multiaddr, local bool) (out []multiaddr.Multiaddr
 		if rest, last := multiaddr.SplitLast(a); last != nil && last.Protocol().Code == multiaddr.P_P2P {
 			a = rest
 		}
-		if len(out) < pair.MaxAddresses && pair.Addressable(a) && (local || !isLocal(a)) {
+		if len(out) < pair.MaxAddresses && pair.Addressable(a) && (local || !isLocal(a)) && !slices.ContainsFunc(out, a.Equal) {
 			out = append(out, a)
 		}
 	}

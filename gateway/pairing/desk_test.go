@@ -216,19 +216,20 @@ func (j *joined) ended(t *testing.T) error {
 	return j.err
 }
 
-func onBoth(t *testing.T, f func(t *testing.T, h *house)) {
+func onBoth(t *testing.T, f func(h *house)) {
 	t.Helper()
 	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			f(t, newHouse(t, transport))
+			f(newHouse(t, transport))
 		})
 	}
 }
 
 func TestTwoMachinesPair(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		i := h.invite()
 		key := newKey(t)
 		j := i.join(key, i.link)
@@ -254,7 +255,8 @@ func TestTwoMachinesPair(t *testing.T) {
 }
 
 func TestWhatTheCallerIsTold(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		for title, c := range map[string]struct {
 			do   func(i *invited, j *joined)
 			want pairing.Phase
@@ -284,7 +286,8 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 }
 
 func TestWrongLinksBurnIt(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		i := h.invite()
 		wrong := i.link
 		wrong.Secret[0] ^= 1
@@ -298,7 +301,8 @@ func TestWrongLinksBurnIt(t *testing.T) {
 }
 
 func TestTwoWithTheSameLink(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		i := h.invite()
 		first := i.join(newKey(t), i.link)
 		<-first.digits
@@ -320,6 +324,8 @@ func TestOneInvitationAtATime(t *testing.T) {
 	never := func(pairing.Snapshot) error { return nil }
 	err := h.desk.Invite(t.Context(), time.Minute, true, func(pairing.Invited) error { return nil }, never)
 	require.ErrorIs(t, err, pairing.ErrOpen)
+	_, err = h.desk.Find("another")
+	require.ErrorIs(t, err, pairing.ErrOver)
 	i.cancel()
 	require.ErrorIs(t, <-i.ended, context.Canceled)
 	require.ErrorIs(t, h.desk.Invite(t.Context(), time.Minute, false, func(pairing.Invited) error { return nil }, never), pairing.ErrNoAddress, "loopback alone")
@@ -367,7 +373,8 @@ func (h *house) open(s host.Host, id string) (network.Stream, error) {
 
 // TestGuestsGetPairingAndNothingElse: no Run, control or catalogue stream is even read.
 func TestGuestsGetPairingAndNothingElse(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		if s, err := h.stranger(newKey(t)); err == nil { // the client end may be told after it was built
 			_, err := h.open(s, pair.ID)
 			require.Error(t, err, "as closed as ever without an invitation")
@@ -415,7 +422,8 @@ func TestGuestsGetPairingAndNothingElse(t *testing.T) {
 
 // TestHostileGuests send what they like: the invitation stands, and is still of use.
 func TestHostileGuests(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		i := h.invite()
 		for title, junk := range map[string][]byte{
 			"nothing":      nil,
@@ -461,7 +469,8 @@ func TestHostileGuests(t *testing.T) {
 // TestGuestThatBreaksTheProtocol after it has proved that it has the link: the invitation
 // is spent.
 func TestGuestThatBreaksTheProtocol(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		for title, c := range map[string]struct {
 			then func(s network.Stream, nonce pair.Nonce)
 			want pairing.Phase
@@ -503,7 +512,8 @@ func TestGuestThatBreaksTheProtocol(t *testing.T) {
 
 // TestGatewayThatEnds takes the invitation with it.
 func TestGatewayThatEnds(t *testing.T) {
-	onBoth(t, func(t *testing.T, h *house) {
+	onBoth(t, func(h *house) {
+		t := h.t
 		i := h.invite()
 		j := i.join(newKey(t), i.link)
 		<-j.digits

@@ -2,9 +2,11 @@ package pairing
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/multiformats/go-multiaddr"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -99,10 +101,10 @@ func TestWaysToEnd(t *testing.T) {
 	g, other := newGuest(2), newGuest(3)
 	me := g.parties.Caller
 	for title, c := range map[string]struct {
-		do   func(t *testing.T, i *Invitation, c *clock)
+		do   func(t require.TestingT, i *Invitation, c *clock)
 		want Phase
 	}{
-		"nobody comes": {func(_ *testing.T, i *Invitation, c *clock) {
+		"nobody comes": {func(_ require.TestingT, i *Invitation, c *clock) {
 			c.at = c.at.Add(MaxLife - 1)
 			i.Tick()
 			if phase(i) == Open {
@@ -110,93 +112,93 @@ func TestWaysToEnd(t *testing.T) {
 				i.Tick()
 			}
 		}, Expired},
-		"too late a hello": {func(t *testing.T, i *Invitation, c *clock) {
+		"too late a hello": {func(t require.TestingT, i *Invitation, c *clock) {
 			c.at = c.at.Add(MaxLife)
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Equal(t, pair.NotInvited, why)
 		}, Expired},
-		"too late a reveal": {func(t *testing.T, i *Invitation, c *clock) {
+		"too late a reveal": {func(t require.TestingT, i *Invitation, c *clock) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Zero(t, why)
 			c.at = c.at.Add(MaxLife)
 			require.Equal(t, pair.Expired, i.Reveal(me, pair.Reveal{Nonce: g.nonce}))
 		}, Expired},
-		"too late a yes": {func(t *testing.T, i *Invitation, c *clock) {
+		"too late a yes": {func(t require.TestingT, i *Invitation, c *clock) {
 			g.greet(t, i)
 			c.at = c.at.Add(MaxLife)
 			require.ErrorIs(t, i.Approve(), ErrOver)
 		}, Expired},
-		"a yes in time, and a slow disk": {func(t *testing.T, i *Invitation, c *clock) {
+		"a yes in time, and a slow disk": {func(t require.TestingT, i *Invitation, c *clock) {
 			g.greet(t, i)
 			require.NoError(t, i.Approve())
 			c.at = c.at.Add(MaxLife)
 			i.Tick()
 			require.NoError(t, i.Settle(g.called))
 		}, Paired},
-		"no": {func(t *testing.T, i *Invitation, _ *clock) {
+		"no": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			require.NoError(t, i.Refuse())
 		}, Refused},
-		"a yes before the digits": {func(t *testing.T, i *Invitation, _ *clock) {
+		"a yes before the digits": {func(t require.TestingT, i *Invitation, _ *clock) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Zero(t, why)
 			require.ErrorIs(t, i.Approve(), ErrOver)
 		}, Greeted},
-		"a yes to nobody": {func(t *testing.T, i *Invitation, _ *clock) { require.ErrorIs(t, i.Approve(), ErrOver) }, Open},
-		"the guest leaves": {func(t *testing.T, i *Invitation, _ *clock) {
+		"a yes to nobody": {func(t require.TestingT, i *Invitation, _ *clock) { require.ErrorIs(t, i.Approve(), ErrOver) }, Open},
+		"the guest leaves": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			i.Leave(me, false)
 			require.ErrorIs(t, i.Approve(), ErrOver)
 		}, Lost},
-		"the guest leaves early": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the guest leaves early": {func(t require.TestingT, i *Invitation, _ *clock) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Zero(t, why)
 			i.Leave(me, false)
 			require.Equal(t, pair.NotInvited, i.Reveal(me, pair.Reveal{Nonce: g.nonce}))
 		}, Lost},
-		"somebody else leaves": {func(t *testing.T, i *Invitation, _ *clock) {
+		"somebody else leaves": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			i.Leave(other.parties.Caller, false)
 		}, Shown},
-		"the guest leaves after the yes": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the guest leaves after the yes": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			require.NoError(t, i.Approve())
 			i.Leave(me, true)
 		}, Approved},
-		"the guest talks": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the guest talks": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			i.Leave(me, true)
 		}, Mismatched},
-		"another nonce": {func(t *testing.T, i *Invitation, _ *clock) {
+		"another nonce": {func(t require.TestingT, i *Invitation, _ *clock) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Zero(t, why)
 			require.Equal(t, pair.Violation, i.Reveal(me, pair.Reveal{Nonce: other.nonce}))
 			require.Equal(t, pair.Violation, i.Reveal(me, pair.Reveal{Nonce: g.nonce}), "there is no second try")
 		}, Mismatched},
-		"another's reveal": {func(t *testing.T, i *Invitation, _ *clock) {
+		"another's reveal": {func(t require.TestingT, i *Invitation, _ *clock) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Zero(t, why)
 			require.NotZero(t, i.Reveal(other.parties.Caller, pair.Reveal{Nonce: g.nonce}))
 		}, Greeted},
-		"a reveal without a hello": {func(t *testing.T, i *Invitation, _ *clock) {
+		"a reveal without a hello": {func(t require.TestingT, i *Invitation, _ *clock) {
 			require.NotZero(t, i.Reveal(name.PeerID{}, pair.Reveal{}))
 		}, Open},
-		"the owner's side leaves": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the owner's side leaves": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			i.Withdraw()
 			i.Withdraw()
 		}, Withdrawn},
-		"the owner's side leaves after the yes": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the owner's side leaves after the yes": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			require.NoError(t, i.Approve())
 			i.Withdraw()
 		}, Unsettled},
-		"the file cannot be written": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the file cannot be written": {func(t require.TestingT, i *Invitation, _ *clock) {
 			g.greet(t, i)
 			require.NoError(t, i.Approve())
 			require.NoError(t, i.Settle(name.Label{}))
 		}, Failed},
-		"burned": {func(t *testing.T, i *Invitation, _ *clock) {
+		"burned": {func(t require.TestingT, i *Invitation, _ *clock) {
 			for n := range MaxTries {
 				require.Equal(t, Open, phase(i), n)
 				_, why := i.Hello(me, g.hello(pair.Secret{byte(n)}))
@@ -205,7 +207,7 @@ func TestWaysToEnd(t *testing.T) {
 			_, why := i.Hello(me, g.hello(i.Secret()))
 			require.Equal(t, pair.NotInvited, why, "the right one comes too late")
 		}, Burned},
-		"the gateway itself": {func(t *testing.T, i *Invitation, _ *clock) {
+		"the gateway itself": {func(t require.TestingT, i *Invitation, _ *clock) {
 			self := newGuest(1)
 			_, why := i.Hello(peerOf(1), self.hello(i.Secret()))
 			require.Equal(t, pair.NotInvited, why)
@@ -364,4 +366,28 @@ func TestNothingLeadsPastTheOwner(t *testing.T) {
 			last = at
 		}
 	})
+}
+
+func TestAddressesOfALink(t *testing.T) {
+	t.Parallel()
+	var all []multiaddr.Multiaddr
+	for _, a := range []string{
+		"/ip4/127.0.0.1/tcp/1", "/ip4/169.254.1.1/tcp/1", "/ip4/0.0.0.0/tcp/1", "/ip6/::1/tcp/1", "/ip6/fe80::1/tcp/1",
+		"/ip4/192.0.2.1/tcp/1", "/ip4/192.0.2.1/tcp/1", "/ip4/192.0.2.1/udp/1/quic-v1", "/dns4/lend.example.org/tcp/1", "/ip4/192.0.2.1/tcp/1/ws",
+	} {
+		all = append(all, must(multiaddr.NewMultiaddr(a+"/p2p/"+peerOf(1).String())))
+	}
+	texts := func(local bool) (out []string) {
+		for _, a := range reachable(all, local) {
+			out = append(out, a.String())
+		}
+		return out
+	}
+	far := []string{"/ip4/192.0.2.1/tcp/1", "/ip4/192.0.2.1/udp/1/quic-v1", "/dns4/lend.example.org/tcp/1"}
+	require.Equal(t, far, texts(false))
+	require.Equal(t, append([]string{"/ip4/127.0.0.1/tcp/1", "/ip4/169.254.1.1/tcp/1", "/ip4/0.0.0.0/tcp/1", "/ip6/::1/tcp/1", "/ip6/fe80::1/tcp/1"}, far...), texts(true))
+	for p := range 2 * pair.MaxAddresses {
+		all = append(all, must(multiaddr.NewMultiaddr(fmt.Sprintf("/ip4/192.0.2.9/tcp/%d", p+1))))
+	}
+	require.Len(t, texts(false), pair.MaxAddresses)
 }

@@ -112,25 +112,23 @@ func Read(r io.Reader) (Frame, error) {
 	return parse(b)
 }
 
+// readLength reads a varint of two bytes at most.
 func readLength(r io.Reader) (int, error) {
 	var head [2]byte
-	for i := range head {
-		if _, err := io.ReadFull(r, head[i:i+1]); err != nil {
-			if i > 0 {
-				err = inside(err)
-			}
-			return 0, err
-		}
-		if head[i] >= 0x80 {
-			continue
-		}
-		n, size := protowire.ConsumeVarint(head[:i+1])
-		if n == 0 || n > MaxFrame || size != protowire.SizeVarint(n) {
-			return 0, fmt.Errorf("%w: a length that no frame has", ErrViolation)
-		}
-		return int(n), nil
+	if _, err := io.ReadFull(r, head[:1]); err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("%w: a length that no frame has", ErrViolation)
+	n := int(head[0])
+	if n >= 0x80 {
+		if _, err := io.ReadFull(r, head[1:]); err != nil {
+			return 0, inside(err)
+		}
+		n = n&0x7f | int(head[1])<<7
+	}
+	if n > MaxFrame || n < 0x80 && head[0] >= 0x80 {
+		return 0, fmt.Errorf("%w: a length that no frame has", ErrViolation)
+	}
+	return n, nil
 }
 
 func inside(err error) error {
@@ -140,56 +138,51 @@ func inside(err error) error {
 	return err
 }
 
-// parse accepts the canonical encoding alone, which has no room for unknown fields.
+// parse accepts the canonical encoding alone: what is unknown, or of another size, is
+// not there when it is written again.
 func parse(b []byte) (Frame, error) {
 	var m lendv1.PairFrame
-	if err := proto.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: not a message", ErrViolation)
+	f := Frame(nil)
+	if proto.Unmarshal(b, &m) == nil {
+		f = frameOf(&m)
 	}
-	f, ok := frameOf(&m)
-	if !ok {
+	if f == nil {
 		return nil, fmt.Errorf("%w: not a frame", ErrViolation)
 	}
-	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.message())
-	if err != nil || !bytes.Equal(again, b) {
+	again, _ := proto.MarshalOptions{Deterministic: true}.Marshal(f.message())
+	if !bytes.Equal(again, b) {
 		return nil, fmt.Errorf("%w: not the canonical encoding", ErrViolation)
 	}
 	return f, nil
 }
 
-func frameOf(m *lendv1.PairFrame) (Frame, bool) {
+// frameOf returns nil for what is no frame.
+func frameOf(m *lendv1.PairFrame) Frame {
 	switch m := m.GetFrame().(type) {
 	case *lendv1.PairFrame_Hello:
-		called, ok := labelOf(m.Hello.GetName())
-		if !ok || len(m.Hello.GetCommitment()) != len(Commitment{}) || len(m.Hello.GetProof()) != len(Proof{}) {
-			return nil, false
-		}
-		return Hello{Commitment(m.Hello.GetCommitment()), Proof(m.Hello.GetProof()), called}, true
+		return Hello{block(m.Hello.GetCommitment()), block(m.Hello.GetProof()), labelOf(m.Hello.GetName())}
 	case *lendv1.PairFrame_Answer:
-		if len(m.Answer.GetNonce()) != NonceSize || len(m.Answer.GetProof()) != len(Proof{}) {
-			return nil, false
-		}
-		return Answer{Nonce(m.Answer.GetNonce()), Proof(m.Answer.GetProof())}, true
+		return Answer{block(m.Answer.GetNonce()), block(m.Answer.GetProof())}
 	case *lendv1.PairFrame_Reveal:
-		if len(m.Reveal.GetNonce()) != NonceSize {
-			return nil, false
-		}
-		return Reveal{Nonce(m.Reveal.GetNonce())}, true
+		return Reveal{block(m.Reveal.GetNonce())}
 	case *lendv1.PairFrame_Outcome:
-		called, ok := labelOf(m.Outcome.GetName())
-		result := m.Outcome.GetResult()
-		if !ok || result < lendv1.PairResult(Paired) || result > lendv1.PairResult(Unknown) || called.IsZero() == (Result(result) == Paired) {
-			return nil, false
+		o := Outcome{Result(min(max(m.Outcome.GetResult(), 0), 255)), labelOf(m.Outcome.GetName())}
+		if o.Result == 0 || o.Result > Unknown || o.Name.IsZero() == (o.Result == Paired) {
+			return nil
 		}
-		return Outcome{Result(result), called}, true
+		return o
 	}
-	return nil, false
+	return nil
 }
 
-func labelOf(s string) (name.Label, bool) {
-	if s == "" {
-		return name.Label{}, true
-	}
-	l, err := name.ParseLabel(s)
-	return l, err == nil
+// block takes 32 bytes; others come out as another text.
+func block(b []byte) (out [32]byte) {
+	copy(out[:], b)
+	return out
+}
+
+// labelOf is zero for what is no label.
+func labelOf(s string) name.Label {
+	l, _ := name.ParseLabel(s)
+	return l
 }

@@ -101,6 +101,8 @@ func TestLink(t *testing.T) {
 		"websockets":         {byHand(secret, key, address("/ip4/192.0.2.7/tcp/443/wss").Bytes()), ErrLinkCut},
 		"UDP alone":          {byHand(secret, key, address("/ip4/192.0.2.7/udp/443").Bytes()), ErrLinkCut},
 		"an address alone":   {byHand(secret, key, address("/ip4/192.0.2.7").Bytes()), ErrLinkCut},
+		"another resolver":   {byHand(secret, key, address("/dnsaddr/lend.example.org/tcp/1").Bytes()), ErrLinkCut},
+		"an empty name":      {byHand(secret, key, []byte{0x36, 0, 6, 0, 1}), ErrLinkCut},
 		"a look-alike":       {byHand(secret, key, address("/dns4/lend.еxample.org/tcp/1").Bytes()), ErrLinkCut},
 		"a long name":        {byHand(secret, key, address("/dns4/"+strings.Repeat("a", 95)+"/tcp/1").Bytes()), ErrLinkCut},
 		"an escape":          {byHand(secret, key, address("/dns4/a\x1b[2Jb/tcp/1").Bytes()), ErrLinkCut},
@@ -124,8 +126,10 @@ func TestLink(t *testing.T) {
 	}
 }
 
-func nine() (out [][]byte) {
-	for p := range 9 {
+func nine() [][]byte { return many(9) }
+
+func many(n int) (out [][]byte) {
+	for p := range n {
 		out = append(out, address(fmt.Sprintf("/ip4/192.0.2.7/tcp/%d", p+1)).Bytes())
 	}
 	return out
@@ -304,6 +308,7 @@ func TestWhatIsNoFrame(t *testing.T) {
 		"a long nonce":         "25" + "1a230a21" + nonce + "05",
 		"a short commitment":   "26" + "0a240a00" + "1220" + nonce,
 		"a short proof":        "26" + "0a240a20" + nonce + "1200",
+		"an answer's nonce":    "26" + "12240a0012" + "20" + nonce,
 		"an answer, short":     "26" + "12240a20" + nonce + "1200",
 		"a bad name":           "4b" + "0a490a20" + nonce + "1220" + nonce + "1a032f2e2e",
 		"two parts":            "28" + "1a220a20" + nonce + "22020802",

@@ -73,17 +73,12 @@ func Join(ctx context.Context, c Config) (name.Label, error) {
 	}
 	defer func() { _ = h.Close() }()
 	j := joining{config: c}
-	if j.parties.Caller, err = name.ParsePeerID(h.ID().String()); err != nil {
-		return name.Label{}, fmt.Errorf("pair: %w", err)
-	}
+	j.parties.Caller, _ = name.ParsePeerID(h.ID().String()) // an Ed25519 key has a name
 	j.parties.Owner = c.Link.Owner
 	if j.parties.Owner == j.parties.Caller {
 		return name.Label{}, errors.New("pair: the link is this machine's own")
 	}
-	owner, err := peer.Decode(c.Link.Owner.String())
-	if err != nil {
-		return name.Label{}, fmt.Errorf("pair: %w", err)
-	}
+	owner, _ := peer.Decode(c.Link.Owner.String()) // likewise
 	d := dial.Dialer{Host: h, Timeout: dialTimeout}
 	s, err := d.Confirmed(ctx, peer.AddrInfo{ID: owner, Addrs: c.Link.Addresses}, pair.ID)
 	if err != nil {
@@ -151,10 +146,7 @@ func (j *joining) exchange(s stream) (name.Label, error) {
 	}
 	j.config.Shown(j.parties.CheckDigits(answer.Nonce, mine))
 	_ = s.SetDeadline(time.Now().Add(decisionTimeout))
-	f, err = pair.Read(s)
-	if err != nil { // since the digits were shown the owner may have decided
-		return name.Label{}, ErrUnknown
-	}
+	f, _ = pair.Read(s) // nothing is no Outcome
 	return ended(f, true)
 }
 
@@ -167,7 +159,8 @@ func lost(err error) error {
 	return errors.New("the link to the owner's machine was lost before there were check digits: ask for a new invitation")
 }
 
-// ended is what an Outcome says. Nobody is paired without digits.
+// ended is what an Outcome says. Nobody is paired without digits; once they were shown the
+// owner may have decided, whatever comes.
 func ended(f pair.Frame, shown bool) (name.Label, error) {
 	out, ok := f.(pair.Outcome)
 	switch {

@@ -140,10 +140,12 @@ func TestWhatTheOwnersEndMaySay(t *testing.T) {
 
 func TestEveryResultIsSaid(t *testing.T) {
 	t.Parallel()
-	for r := pair.Refused; r <= pair.Unknown; r++ {
+	for r, want := range map[pair.Result]error{
+		pair.Refused: ErrRefused, pair.Expired: ErrExpired, pair.NotInvited: ErrNotInvited, pair.Used: ErrUsed, pair.Violation: pair.ErrViolation,
+		pair.Withdrawn: ErrWithdrawn, pair.Failed: ErrFailed, pair.Unknown: ErrUnknown, 0: ErrNotInvited,
+	} {
 		_, err := ended(pair.Outcome{Result: r}, true)
-		require.Error(t, err, r)
-		require.Equal(t, r == pair.Unknown, errors.Is(err, ErrUnknown), r)
+		require.ErrorIs(t, err, want, r)
 	}
 }
 
