@@ -26,8 +26,9 @@ positions, values and bounds, whether it reads standard input, what it does and
 its limits; lend run --help KEY COMMAND is the same. With --json, each command
 has its JSON Schema. What others wrote is escaped.
 
-The lease is read as by lend run. Nothing is started. Exit status 1: refused, no
-link, or no such command.`,
+The lease is read as by lend run; without one, the broker of the session in
+$LEND_SESSION tells of all its leases. Nothing is started. Exit status 1:
+refused, no link, or no such command.`,
 		Example: `  lend catalog --lease laptop-github.lease
   lend catalog --lease l.lease github
   lend catalog --lease l.lease github issue.list
@@ -57,12 +58,7 @@ func (a *app) callerFlags(c *cobra.Command, f *runFlags) {
 
 // lent returns what may be run, of all or of args (KEY, COMMAND).
 func (a *app) lent(ctx context.Context, f runFlags, args []string) ([]protocol.CatalogEntry, error) {
-	c, err := a.newClient(f)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }() // nothing runs
-	all, err := c.Catalog(ctx)
+	all, err := a.allLent(ctx, f)
 	if err != nil {
 		return nil, advised(err)
 	}
@@ -153,6 +149,19 @@ func catalogRows(entries []protocol.CatalogEntry) [][]string {
 		rows = append(rows, []string{e.Connector.String(), e.Version.String(), e.Command.String(), effectOf(e), input, name.Show(e.Summary)})
 	}
 	return rows
+}
+
+// allLent asks the gateway of a lease or, where none is named, the broker of a session.
+func (a *app) allLent(ctx context.Context, f runFlags) ([]protocol.CatalogEntry, error) {
+	if said, at, named := a.brokerCall(f, nil); named {
+		return a.lentInSession(ctx, at, said.Session)
+	}
+	c, err := a.newClient(f)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // nothing runs
+	return c.Catalog(ctx)
 }
 
 // effectOf counts what nobody calls reading as writing.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -35,6 +36,28 @@ func lentHere() []broker.Lent {
 		return nil
 	}
 	return c.Commands
+}
+
+// lentInSession is what a session may run, from all of its gateways.
+func (a *app) lentInSession(ctx context.Context, at, session string) ([]protocol.CatalogEntry, error) {
+	c, err := socket.Lent(ctx, at, session)
+	switch {
+	case errors.Is(err, socket.ErrNotRunning):
+		return nil, &hinted{err, "lend broker"}
+	case errors.Is(err, broker.ErrNoSession):
+		return nil, &hinted{err, hintAccept}
+	case err != nil:
+		return nil, err
+	case len(c.Silent) > 0 && len(c.Commands) == 0:
+		return nil, hintf("lend broker status", "%s of the session did not say what is lent", count(len(c.Silent), "gateway", "gateways"))
+	case len(c.Silent) > 0:
+		a.note("lend: %s of the session did not say what is lent", count(len(c.Silent), "gateway", "gateways"))
+	}
+	out := make([]protocol.CatalogEntry, 0, len(c.Commands))
+	for _, l := range c.Commands {
+		out = append(out, l.Entry)
+	}
+	return out, nil
 }
 
 // lentTo is lentHere for the command line of a caller that names no lease of its own.
