@@ -179,6 +179,9 @@ func (f *finder) verdict(r *ast.ReturnStmt) verdict {
 	switch f.result {
 	case "error":
 		if isID && id.Name == "nil" {
+			if decidesOutcome(r.Results[0]) {
+				return refuses
+			}
 			return passes
 		}
 		if call, ok := last.(*ast.CallExpr); ok && !makesError(call) {
@@ -221,6 +224,17 @@ func makesError(c *ast.CallExpr) bool {
 		return true
 	}
 	return false
+}
+
+// decidesOutcome tells whether a result is an Outcome with a State: of an operation that
+// is not the caller's to start.
+func decidesOutcome(e ast.Expr) bool {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok || len(lit.Elts) == 0 {
+		return false
+	}
+	typ, ok := lit.Type.(*ast.Ident)
+	return ok && typ.Name == "Outcome"
 }
 
 // calledName is the name of what is called, without package or receiver.

@@ -140,6 +140,13 @@ func shows(a bool) string {
 
 func bounded(a, b int) int { return min(max(a, 0), b) }
 
+func take(a bool) (Outcome, error) {
+	if a {
+		return Outcome{State: conflict}, nil
+	}
+	return Outcome{}, nil
+}
+
 func skipped(a bool) error {
 	if a {
 		return errNo
@@ -175,6 +182,7 @@ func TestGuardsAreFound(t *testing.T) {
 		"chosen: case 1 removed", "chosen: case int removed", "chosen: default removed", "chosen: default removed",
 		"bounded: min(max(a, 0), b) without max(a, 0) removed", "bounded: min(max(a, 0), b) without b removed",
 		"bounded: max(a, 0) without a removed", "bounded: max(a, 0) without 0 removed",
+		"take: a removed",
 	}, keys)
 
 	out := string(switched([]byte(fixture), found))
