@@ -43,7 +43,7 @@ var logValues = map[string]string{
 	"localhost/install.in.rec.Version":       "a version of a checked manifest",
 	"localhost/install.in.rec.ReleaseDigest": "hexadecimal",
 	"localhost.string(r.State)":              "a constant",
-	"gateway.string(s.Protocol())":           "one of the three protocols that are handled",
+	"gateway.string(s.Protocol())":           "one of the protocols that are handled",
 }
 
 // logErrors are the packages that may log an error as it is: of the system, the ledger,

@@ -237,17 +237,19 @@ func notInvited(err error) error {
 	return fmt.Errorf("%w; nothing has changed", err)
 }
 
-// follow shows what is new.
+// follow shows what is new; several things may be.
 func (i *invitation) follow(ctx context.Context, at admin.Invitation) error {
-	switch {
-	case at.Link != "":
+	if at.Link != "" {
 		i.id = at.ID
 		return i.showLink(at)
-	case at.Tries > i.seen.Tries:
+	}
+	if at.Tries > i.seen.Tries {
 		i.note("lend: somebody tried with a wrong link (%d of %d)", at.Tries, pairing.MaxTries)
-	case at.Others > i.seen.Others:
+	}
+	if at.Others > i.seen.Others {
 		i.note("lend: ANOTHER MACHINE HAS THIS LINK TOO: say yes only if the digits are the same")
-	case at.Phase == pairing.Shown.String() && i.seen.Phase != at.Phase:
+	}
+	if at.Phase == pairing.Shown.String() && i.seen.Phase != at.Phase {
 		return i.ask(ctx, at)
 	}
 	return nil
@@ -279,7 +281,7 @@ func (i *invitation) ask(ctx context.Context, at admin.Invitation) error {
 			return err
 		}
 	} else {
-		report := editReport{Diff: i.diff(), Changes: i.change.Changes, Notes: i.change.Notes, Warnings: i.change.Warnings}
+		report := editReport{Diff: i.diff(), Changes: i.change.Changes, Notes: i.change.Notes} // that no rule is about it goes without saying
 		if err := i.printEdit(report, false); err != nil {
 			return err
 		}
@@ -365,11 +367,16 @@ func (i *invitation) diff() string {
 // decide passes the owner's answer on. From the approval on nothing takes it back but a
 // file that cannot be written, and the gateway is told of either.
 func (i *invitation) decide(ctx context.Context, yes bool) error {
-	if !yes {
-		return i.client.Decide(ctx, admin.Decision{ID: i.id, What: "refuse"})
+	approved := yes
+	if yes {
+		err := i.client.Decide(ctx, admin.Decision{ID: i.id, What: "approve"})
+		if approved = err == nil; !approved {
+			i.note("lend: not approved: %v", err)
+		}
 	}
-	if err := i.client.Decide(ctx, admin.Decision{ID: i.id, What: "approve"}); err != nil {
-		return nil //nolint:nilerr // its end says why
+	if !approved {
+		_ = i.client.Decide(ctx, admin.Decision{ID: i.id, What: "refuse"}) // its end is told, whatever it was
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	settled := admin.Decision{ID: i.id, What: "settle"}

@@ -185,8 +185,8 @@ func reachable(all []multiaddr.Multiaddr, local bool) (out []multiaddr.Multiaddr
 }
 
 func isLocal(a multiaddr.Multiaddr) bool {
-	ip, err := netip.ParseAddr(a[0].Value())
-	return err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
+	ip, _ := netip.ParseAddr(a[0].Value()) // a name is not local
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
 // session serves the streams of one invitation.

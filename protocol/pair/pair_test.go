@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -392,4 +393,28 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, Write(&b, frame))
 		require.Equal(t, in[:len(in)-r.Len()], b.Bytes())
 	})
+}
+
+// TestSpecIsCited: each rule of docs/pairing.md is cited by a test.
+func TestSpecIsCited(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/pairing.md")
+	require.NoError(t, err)
+	var tests []byte
+	for _, file := range []string{"pair_test.go", "../../gateway/pairing/invitation_test.go"} {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tests = append(tests, b...)
+	}
+	cited := map[string]bool{}
+	for _, line := range regexp.MustCompile(`// spec: .*`).FindAllString(string(tests), -1) {
+		for _, id := range regexp.MustCompile(`PAIR-\d+`).FindAllString(line, -1) {
+			cited[id] = true
+		}
+	}
+	rules := regexp.MustCompile(`(?m)^- \[(PAIR-\d+)\]`).FindAllSubmatch(page, -1)
+	require.Len(t, rules, len(cited))
+	for _, r := range rules {
+		require.True(t, cited[string(r[1])], "no test cites %s", r[1])
+	}
 }
