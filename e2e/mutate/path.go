@@ -69,7 +69,7 @@ func path() []part {
 			tests: []string{"gateway"},
 		},
 		{dir: "gateway/grant", tests: []string{"gateway"}},
-		{dir: "gateway/door", files: []string{"door.go", "guests.go", "penalty.go", "permits.go"}, denies: []string{"forgotten", "guest", "isGuestLocked"}, tests: []string{"gateway"}},
+		{dir: "gateway/door", files: []string{"door.go", "guests.go", "penalty.go", "permits.go"}, denies: []string{"forgotten", "guest", "isGuestLocked"}, bounds: []string{"deny", "reserve"}, tests: []string{"gateway"}},
 		{dir: "protocol/pair", files: []string{"link.go", "proof.go", "frame.go"}, skip: []string{"Text", "Write"}},
 		{dir: "gateway/pairing", files: []string{"invitation.go", "desk.go"}, denies: []string{"isLocal"}, skip: []string{"String", "record"}},
 		{dir: "gateway/client/pairing", files: []string{"join.go"}, tests: []string{"gateway/pairing"}},

@@ -76,7 +76,7 @@ func (d *Door) Deny(p peer.ID) {
 		return
 	}
 	now, st := d.now(), d.getLocked(p)
-	floor := denialCost * time.Duration(max(1, LimitsOf(d.policy).Denials))
+	floor := denialCost * time.Duration(LimitsOf(d.policy).Denials)
 	st.debt.deny(now, floor, penaltyCap)
 	if st.proved || d.policy.Admission(n) == policy.AdmitNamed {
 		st.remembered = true
