@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,9 +29,17 @@ func openRooms(t *testing.T) (*Rooms, Dirs) {
 	write(t, filepath.Join(from.Home, ".config", "hosts"), "token")
 	write(t, filepath.Join(from.State, "seen"), "1")
 	require.NoError(t, os.Symlink(".config", filepath.Join(from.Home, "link")))
+	<-time.After(2 * tick)
 	r := NewRooms(t.TempDir(), func(err error) { t.Error(err) })
 	t.Cleanup(r.Close)
 	return r, from
+}
+
+// waiting are the rooms of p that wait.
+func (r *Rooms) waiting(p *pool) []*room {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(p.rooms)
 }
 
 // wait until p has rooms that can be handed out.
@@ -178,8 +187,12 @@ func TestTouchedRoomsAreRemoved(t *testing.T) {
 			top := filepath.Dir(d.Home)
 			homeWas, tempWas := inode(t, d.Home), inode(t, d.Temp)
 			require.NoError(t, touch(d))
+			r.mu.Lock()
+			m := r.out[top]
+			r.mu.Unlock()
 			require.NoError(t, r.Return(top))
 			r.idle(t)
+			require.NotContains(t, r.waiting(m.pool), m)
 			_, err := os.Lstat(top)
 			require.ErrorIs(t, err, fs.ErrNotExist)
 			for range 3 {
@@ -228,6 +241,10 @@ func TestCopiesMadeAheadAreOfTheBaselineAsItIs(t *testing.T) {
 	d, err = r.Home(t.Context(), from, free)
 	require.NoError(t, err)
 	requireCopy(t, d, "TOKEN")
+	require.Eventually(t, func() bool { return r.InUse() == 1 }, patience, time.Millisecond)
+	for _, m := range r.waiting(r.poolOf(from, free)) { // none of those that were there before stays
+		require.True(t, m.base.same(nowhere))
+	}
 
 	busy := errors.New("busy")
 	_, err = r.Home(t.Context(), from, func() (io.Closer, error) { return nil, busy })
@@ -246,6 +263,21 @@ func TestCopiesMadeAheadAreOfTheBaselineAsItIs(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
+// A change in the tick of the copying would not show, so that nothing is made ahead of a
+// baseline that changes.
+func TestFreshBaselinesAreNotCopiedAhead(t *testing.T) {
+	t.Parallel()
+	r, from := openRooms(t)
+	for range 20 {
+		write(t, filepath.Join(from.Home, ".config", "hosts"), "token")
+		m, err := r.furnish(t.Context(), r.poolOf(from, free))
+		require.NoError(t, err)
+		began := time.Now().UnixNano() - int64(tick) // as it was, or later
+		require.True(t, !m.sound || m.base.newest < began, "%d ns", m.base.newest-began)
+		require.NoError(t, r.remove(m))
+	}
+}
+
 // A change in the tick of the making would not show, so that such a room is used once.
 func TestFreshRoomsAreUsedOnce(t *testing.T) {
 	t.Parallel()
@@ -255,10 +287,21 @@ func TestFreshRoomsAreUsedOnce(t *testing.T) {
 	was := inode(t, d.Home)
 	require.NoError(t, r.Return(filepath.Dir(d.Home)))
 	r.idle(t)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.homes[from.Home].rooms {
+	for _, m := range r.waiting(r.poolOf(from, free)) {
 		require.NotEqual(t, was, inode(t, In(m.path).Home))
+	}
+
+	// Nor is one handed out at once that was made ahead.
+	p := &pool{target: mostKept, again: mostKept}
+	before := time.Now()
+	m, err := r.furnish(t.Context(), p)
+	require.NoError(t, err)
+	r.mu.Lock()
+	kept := r.keep(m)
+	r.mu.Unlock()
+	require.True(t, kept)
+	if got := r.pop(p); got != nil {
+		require.GreaterOrEqual(t, time.Since(before), tick)
 	}
 }
 
@@ -346,14 +389,12 @@ func TestLargeCopiesAreNotKept(t *testing.T) {
 	t.Parallel()
 	r, from := openRooms(t)
 	write(t, filepath.Join(from.Home, "large"), strings.Repeat("x", keptBytes))
-	time.Sleep(2 * tick) // so that this is not why
+	<-time.After(2 * tick) // so that this is not why
 	for range 4 {
 		d, err := r.Home(t.Context(), from, free)
 		require.NoError(t, err)
 		require.NoError(t, r.Return(filepath.Dir(d.Home)))
 		r.idle(t)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	require.Empty(t, r.homes[from.Home].rooms)
+	require.Empty(t, r.waiting(r.poolOf(from, free)))
 }
