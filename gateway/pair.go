@@ -21,7 +21,17 @@ const farewell = 6 * time.Second
 func (n *Node) Receive(serve func(s network.Stream, peer name.PeerID, keep func())) (stop func()) {
 	r := &reception{idle: make(chan struct{})}
 	n.door.Invite(true)
-	n.host.SetStreamHandler(pair.ID, n.handler(func(c *call) error {
+	n.host.SetStreamHandler(pair.ID, n.handler(n.receive(r, serve)))
+	return func() {
+		n.host.RemoveStreamHandler(pair.ID)
+		r.end()
+		n.door.Invite(false)
+	}
+}
+
+// receive serves one pairing stream.
+func (n *Node) receive(r *reception, serve func(s network.Stream, peer name.PeerID, keep func())) func(*call) error {
+	return func(c *call) error {
 		if c.Conn().Stat().Limited || !r.enter() {
 			c.reset(protocol.CodeDenied)
 			return nil
@@ -33,11 +43,6 @@ func (n *Node) Receive(serve func(s network.Stream, peer name.PeerID, keep func(
 			_ = c.SetDeadline(time.Time{})
 		})
 		return c.linger()
-	}))
-	return func() {
-		n.host.RemoveStreamHandler(pair.ID)
-		r.end()
-		n.door.Invite(false)
 	}
 }
 

@@ -53,7 +53,7 @@ func path() []part {
 		{dir: "policy/surface", files: []string{"form.go", "surface.go"}, skip: []string{"InputSchema", "listed"}, tests: []string{"policy"}},
 		{
 			dir:    "gateway",
-			files:  []string{"admit.go", "run.go", "control.go", "live.go", "reload.go", "revoke.go", "capability.go", "locked.go"},
+			files:  []string{"admit.go", "run.go", "control.go", "live.go", "reload.go", "revoke.go", "capability.go", "locked.go", "pair.go"},
 			denies: []string{"stop", "disallowed", "running"}, skip: []string{"linger"},
 		},
 		{
