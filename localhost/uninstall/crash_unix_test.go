@@ -100,14 +100,14 @@ func TestUninstallKilledAtEveryStep(t *testing.T) {
 }
 
 // Killed at moments that no step names, in the midst of what a step does, all the same
-// holds. Each moment is a little later than the one before, until it is through.
+// holds. Each moment is later than the one before, until it is through.
 func TestUninstallKilledAtAnyMoment(t *testing.T) {
 	if os.Getenv("LEND_TEST_FULL") != "1" {
 		t.Skip("needs LEND_TEST_FULL=1: it kills a process some 100 times")
 	}
 	for _, how := range []string{"keep", "purge"} {
 		whole, half, through := 0, 0, 0
-		for wait := time.Duration(0); through < 3; wait += 200 * time.Microsecond {
+		for wait := time.Duration(0); through < 3; wait += max(200*time.Microsecond, wait/5) {
 			r := newRigOf(t, t.TempDir(), "/bin/true")
 			killed := dieWithin(t, r.dir, wait, how)
 			i := r.intent(t, r.tool)
