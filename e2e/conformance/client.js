@@ -148,7 +148,7 @@ export async function * reading (stream) {
   }
   const listeners = { message: comes, end: ends, close: ends }
   for (const [event, listener] of Object.entries(listeners)) stream.addEventListener(event, listener)
-  const endedBefore = () => stream.readableEnded || (stream.remoteWriteStatus === 'closed' && stream.readBufferLength === 0)
+  const endedBefore = () => stream.remoteWriteStatus === 'closed' && stream.readBufferLength === 0 // what it holds is still to come
   try {
     for (;;) {
       const woken = new Promise((resolve) => { wake = resolve })
