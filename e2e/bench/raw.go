@@ -211,6 +211,7 @@ func (r raw) open(ctx context.Context, op byte, n int64) (network.Stream, error)
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, func() { _ = s.Reset() }) // a case that hangs ends
 	head := binary.BigEndian.AppendUint64([]byte{op}, uint64(n))
 	if _, err := s.Write(head); err != nil {
 		_ = s.Reset()
