@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/lendcli/lend/gateway/client/internal/dial"
@@ -63,11 +64,7 @@ type Config struct {
 // Join uses an invitation and waits for the decision, at most until ctx is done. It
 // returns the owner's name for this caller.
 func Join(ctx context.Context, c Config) (name.Label, error) {
-	id, err := crypto.UnmarshalEd25519PrivateKey(c.Key)
-	if err != nil {
-		return name.Label{}, fmt.Errorf("pair: %w", err)
-	}
-	h, err := dial.NewHost(id)
+	h, err := newHost(c.Key)
 	if err != nil {
 		return name.Label{}, fmt.Errorf("pair: %w", err)
 	}
@@ -96,6 +93,14 @@ func Join(ctx context.Context, c Config) (name.Label, error) {
 	}
 	_ = s.Close()
 	return called, nil
+}
+
+func newHost(key ed25519.PrivateKey) (host.Host, error) {
+	id, err := crypto.UnmarshalEd25519PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return dial.NewHost(id)
 }
 
 // unopened is why no stream could be opened.
