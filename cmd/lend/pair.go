@@ -30,10 +30,10 @@ or it is not known.`,
 		Example: `  lend pair
   lend pair --name laptop < link.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) == 1 && args[0] == "-" {
+			if len(args) == 0 {
 				return nil
 			}
-			return usagef("lend pair, and paste it, or lend pair < FILE", "a link is a secret until it is used, and no argument: others could see it; if this one may have been seen, ask for a new one")
+			return usagef("lend pair, and paste it, or lend pair < FILE", "unexpected argument (a link is a secret until it is used, and others can see it here; ask for a new one)")
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.pair(cmd.Context(), called) },
 	}

@@ -68,7 +68,7 @@ func TestLinkIsNoArgument(t *testing.T) {
 	for _, args := range [][]string{{"pair", "lend-pair:1:SECRET"}, {"pair", "-", "lend-pair:1:SECRET"}, {"pair", "--json", "lend-pair:1:SECRET"}} {
 		var out, errs bytes.Buffer
 		require.Equal(t, 2, run(t.Context(), newApp(args, strings.NewReader(""), &out, &errs)))
-		require.Contains(t, errs.String(), "no argument")
+		require.Contains(t, errs.String(), "unexpected argument (a link is a secret")
 		require.NotContains(t, out.String()+errs.String(), "SECRET")
 	}
 }
