@@ -80,6 +80,16 @@ func (h *heard) has(t *testing.T, tool string) bool {
 	return false
 }
 
+// changes waits until the client is told that the list has changed.
+func (h *heard) changes(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.changed:
+	case <-time.After(patience):
+		require.Fail(t, "nothing has changed")
+	}
+}
+
 // tryTools is what a client sees whatever is between: bytes, exit codes, input, refusals,
 // a cancel and progress. The long ones only if full is set.
 func (s *served) tryTools(t *testing.T, h *heard) {
@@ -87,7 +97,7 @@ func (s *served) tryTools(t *testing.T, h *heard) {
 	began := s.starts()
 	r := h.call(t, "fx_print", `{"bytes":100000}`)
 	require.Equal(t, 100_000, r.Stdout.Bytes)
-	require.Equal(t, 65536, len(r.Stdout.Text))
+	require.Len(t, r.Stdout.Text, 65536)
 	require.True(t, r.Stdout.Truncated)
 	require.True(t, strings.HasPrefix(r.Stdout.Text, "0123456789"))
 	r = h.call(t, "fx_errprint", `{"bytes":5}`)
@@ -110,7 +120,7 @@ func (s *served) tryTools(t *testing.T, h *heard) {
 		r = h.call(t, "fx_args", arguments)
 		require.Equal(t, "refused no ARGUMENT_REJECTED", r.Outcome+" "+r.Ran+" "+r.Code, arguments)
 	}
-	_, err = h.CallTool(t.Context(), &sdk.CallToolParams{Name: "fx_hidden"})
+	_, err = h.CallTool(t.Context(), &sdk.CallToolParams{Name: "fx_nothing"})
 	require.Error(t, err)
 	require.Equal(t, began+6, s.starts())
 
@@ -122,9 +132,15 @@ func (s *served) tryTools(t *testing.T, h *heard) {
 		_, err := h.CallTool(ctx, p)
 		over <- err
 	}()
-	first, next := <-h.progress, <-h.progress
-	require.Positive(t, first)
-	require.Greater(t, next, first)
+	for last, n := 0.0, 0; n < 2; n++ {
+		select {
+		case now := <-h.progress:
+			require.Greater(t, now, last)
+			last = now
+		case <-time.After(patience):
+			require.Fail(t, "no progress is told")
+		}
+	}
 	cancel()
 	require.ErrorIs(t, <-over, context.Canceled)
 	s.nothingRuns(t)
@@ -355,7 +371,10 @@ func TestMCPBearerEndsWithItsScope(t *testing.T) {
 // session is closed.
 func TestMCPSession(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	text, err := os.ReadFile("testdata/world/policy.yaml")
+	require.NoError(t, err)
+	s := serveUnder(t, strings.Replace(string(text), "endless: {}}", "endless: {}, hidden: {}}", 1))
+	s.file = s.issue("caller", strings.Fields(everything)...)
 	home := s.vars["CALLER"]
 	broker := s.command(home, "broker")
 	broker.Stderr = s.log
@@ -381,12 +400,70 @@ func TestMCPSession(t *testing.T) {
 	cmd := s.command(home, "mcp", "--log", "debug")
 	cmd.Env = append(cmd.Env, "LEND_SESSION="+session)
 	h := connectMCP(t, &sdk.CommandTransport{Command: cmd, TerminateDuration: patience})
+	require.False(t, h.has(t, "fx_hidden"))
+	more, err := s.lend(s.vars["OWNER"], "lease", "issue", "--to", "caller", "--local-addresses", "--life", "1h", "--invocation", s.file.Lease.Invocation.String(), "--out", "-", "fx", "hidden")
+	require.NoError(t, err)
+	f, err := lease.ParseArmor([]byte(more), lease.AddressRule{AllowLocal: true})
+	require.NoError(t, err)
+	require.Equal(t, session, accept(f), "the same session")
+	h.changes(t)
+	require.True(t, h.has(t, "fx_hidden"), "before the first use, which freezes what the invocation may do")
 	s.tryTools(t, h)
 	closing := s.command(home, "broker", "close")
 	closing.Env = append(closing.Env, "LEND_SESSION="+session)
 	require.NoError(t, closing.Run())
-	<-h.changed
-	require.False(t, h.has(t, "fx_print"))
+	require.Eventually(t, func() bool { return !h.has(t, "fx_print") }, patience, 50*time.Millisecond)
+	require.NoError(t, h.Close())
+}
+
+// connectorAuthority on real machines: the caller's own Connector under the caller's own
+// policy, or nothing.
+func TestMCPCallersOwn(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	home, own := s.vars["CALLER"], filepath.Join(s.dir, "own")
+	for _, args := range [][]string{{"connector", "add", filepath.Join(s.dir, "fx")}, {"connector", "setting", "set", "fx", "FX_COUNT", own}} {
+		_, err := s.lend(home, args...)
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(home, "policy.yaml"), []byte(`policy: 1
+issuers:
+  me: {id: `+s.vars["CALLER_KEY"]+`, connectors: [fx]}
+peers:
+  self: `+s.vars["CALLER_ID"]+`
+commands:
+  fx:
+    exit:
+      effect: read
+      arguments: [exit]
+      parameters: {status: {position: 1, type: integer, minimum: 0, maximum: 9, required: true}}
+allow:
+  - {name: mine, to: [self], connector: fx, version: "1.0.0", commands: {exit: {}}}
+`), 0o600))
+	h := connectMCP(t, &sdk.CommandTransport{Command: s.command(home, "mcp", "--lease", s.leaseFile(t, s.file)), TerminateDuration: patience})
+	for tool, err := range h.Tools(t.Context(), nil) {
+		require.NoError(t, err)
+		schema, err := json.Marshal(tool.InputSchema)
+		require.NoError(t, err)
+		require.Equal(t, tool.Name == "fx_exit", bytes.Contains(schema, []byte("connectorAuthority")), tool.Name)
+	}
+	r := h.call(t, "fx_exit", `{"status":4,"connectorAuthority":"caller"}`)
+	require.Equal(t, "exited caller", r.Outcome+" "+r.Authority)
+	require.Equal(t, 4, *r.ExitCode)
+	require.Zero(t, s.starts())
+	require.Equal(t, 1, lines(own))
+	r = h.call(t, "fx_exit", `{"status":10,"connectorAuthority":"caller"}`)
+	require.Equal(t, "refused no", r.Outcome+" "+r.Ran, "its own grammar")
+	r = h.call(t, "fx_exit", `{"status":10,"connectorAuthority":"owner"}`)
+	require.Equal(t, "exited owner", r.Outcome+" "+r.Authority)
+	r = h.call(t, "fx_args", `{"connectorAuthority":"caller"}`)
+	require.Equal(t, "refused no", r.Outcome+" "+r.Ran)
+	_, err := s.lend(home, "connector", "remove", "fx")
+	require.NoError(t, err)
+	r = h.call(t, "fx_exit", `{"status":4,"connectorAuthority":"caller"}`)
+	require.Equal(t, "refused no", r.Outcome+" "+r.Ran, "no fallback")
+	require.Equal(t, 1, s.starts())
+	require.Equal(t, 1, lines(own))
 	require.NoError(t, h.Close())
 }
 

@@ -157,7 +157,7 @@ func (w *world) lenderOf(t *testing.T, source client.LeaseSource) mcp.Lender {
 	require.NoError(t, err)
 	l, invocation, err := mcp.NewLease(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, "lendtest", invocation.String())
+	require.NotEmpty(t, invocation.String())
 	return l
 }
 

@@ -197,9 +197,13 @@ func (f *fake) catalog(s network.Stream) bool {
 	var entries []protocol.CatalogEntry
 	for _, g := range l.Grants {
 		for _, c := range g.Commands {
+			schema := `{"x-lend-arguments":` + commands()[c.String()] + `}`
+			if strings.HasPrefix(c.String(), "big") {
+				schema = `{"description":"` + strings.Repeat("<", 60_000) + `"}`
+			}
 			entries = append(entries, protocol.CatalogEntry{
 				Connector: g.Connector, Version: g.Version, Command: c, Stdin: c.String() == "cat",
-				InputSchema: json.RawMessage(`{"x-lend-arguments":` + commands()[c.String()] + `}`),
+				InputSchema: json.RawMessage(schema),
 				Limits:      protocol.Limits{Stdin: protocol.NoLimit, Stdout: protocol.NoLimit, Stderr: protocol.NoLimit},
 			})
 		}
