@@ -154,8 +154,12 @@ func (f *fake) run(s network.Stream) bool {
 		}
 	}
 	exit.Stdout = uint64(len(out))
-	if out != "" && w.WriteFrame(&protocol.Data{Stream: protocol.Stdout, Payload: []byte(out)}) != nil {
-		return false
+	const most = 65480 // of one frame
+	for at := 0; at < len(out); at += most {
+		piece := out[at:min(at+most, len(out))]
+		if w.WriteFrame(&protocol.Data{Stream: protocol.Stdout, Offset: uint64(at), Payload: []byte(piece)}) != nil {
+			return false
+		}
 	}
 	if w.WriteFrame(exit) != nil {
 		return false
