@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,7 +96,25 @@ type served struct {
 	*world
 	t    *testing.T
 	file lease.File
-	log  *bytes.Buffer
+	log  *logBuffer
+}
+
+// logBuffer takes what several programs write.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // serve makes a world and runs its gateway until the test ends, with a lease for
@@ -114,7 +133,7 @@ func serveUnder(t *testing.T, policyText string) *served {
 	t.Helper()
 	w, err := makeWorld(binDir(t), t.TempDir(), os.Environ(), policyText)
 	require.NoError(t, err)
-	s := &served{world: w, t: t, log: &bytes.Buffer{}}
+	s := &served{world: w, t: t, log: &logBuffer{}}
 	cmd := s.command(s.vars["OWNER"], "serve", "--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1")
 	cmd.Stderr = s.log
 	require.NoError(t, cmd.Start())
