@@ -31,7 +31,8 @@ type Cmd struct {
 	Stdin io.Reader
 	// Stdout and Stderr get the outputs; nil means that they are dropped. Writes
 	// come from one goroutine. When one fails, the command's output is closed, as
-	// that of a local command would be, and the run goes on.
+	// that of a local command would be, and the run goes on; unless its reader has
+	// only left (a closed pipe), Wait returns an *OutputError.
 	Stdout, Stderr io.Writer
 
 	// Tail is for Attach: output that the gateway does not have any more is not
@@ -136,8 +137,8 @@ func (c *Cmd) Start() error {
 }
 
 // Wait returns when the operation has ended and all its output was written: nil
-// if the command succeeded, else *ExitError, *RefusedError or *EndedError. It may
-// be called again.
+// if the command succeeded, else *ExitError, *RefusedError, *EndedError or, if an
+// output could not be written here, *OutputError. It may be called again.
 func (c *Cmd) Wait() error {
 	if c.op == nil {
 		return errors.New("wait: not started")

@@ -64,14 +64,18 @@ func (e *ExitError) Error() string {
 }
 
 // ExitStatus returns what lend run returns for an error of Run or Wait: the
-// remote status, 128+n for signal n, else 75, 124, 125, 126, 127, 130 or 255.
+// remote status, 128+n for signal n, else 75, 124, 125, 126, 127, 130 or 255, which is
+// that of an *OutputError whatever the end was.
 func ExitStatus(err error) int {
 	var exit *ExitError
 	var refused *RefusedError
 	var ended *EndedError
+	var output *OutputError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &output):
+		return protocol.CodeOutcomeUnknown.EndStatus()
 	case errors.As(err, &exit) && exit.Signal != "":
 		return 128 + signalNumber(exit.Signal)
 	case errors.As(err, &exit):

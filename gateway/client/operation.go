@@ -28,6 +28,7 @@ type operation struct {
 	stdin    io.Reader
 	out      [3]io.Writer // by stream; owned by begin, then by take
 	holed    [3]bool      // output was lost; likewise, and by run while nothing is taken
+	lost     *OutputError // an output that failed here; likewise
 	pipes    []pipe
 	grace    time.Duration
 	patience time.Duration // after a cancel

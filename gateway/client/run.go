@@ -52,7 +52,7 @@ func (o *operation) run(l *link) {
 	}
 	if err != nil {
 		o.outbox.Done(nil)
-		o.result = unknown(err)
+		o.result = o.conclude(unknown(err))
 	} else {
 		o.exit, o.result = exit, o.judge(exit)
 		o.acknowledge(l)
@@ -112,7 +112,7 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 // is dropped; so is what comes after a hole. spec: OUTPUT-2
 func (o *operation) take(d *protocol.Data) {
 	if w := o.out[d.Stream]; w != nil && !o.holed[d.Stream] {
-		if _, err := w.Write(d.Payload); err != nil {
+		if err := o.write(d, w); err != nil {
 			o.out[d.Stream] = nil
 			o.outbox.Close(d.Stream)
 		}
@@ -123,6 +123,9 @@ func (o *operation) take(d *protocol.Data) {
 // judge turns the end into the result. An end without all of the output is no
 // success, and no failure of the command either. spec: END-3
 func (o *operation) judge(e *protocol.Exit) error {
+	if o.lost != nil {
+		return o.conclude(o.ending(e))
+	}
 	taken, closed := o.outbox.Counts()
 	for s, total := range [3]uint64{protocol.Stdout: e.Stdout, protocol.Stderr: e.Stderr} {
 		if (taken[s] < total || o.holed[s]) && !closed[s] {
@@ -133,6 +136,11 @@ func (o *operation) judge(e *protocol.Exit) error {
 			return &EndedError{Code: protocol.CodeOutcomeUnknown, Exit: e, Cause: fmt.Errorf("%w: %w", ErrOutcomeUnknown, why)}
 		}
 	}
+	return o.ending(e)
+}
+
+// ending is how it ended, whatever is there of the output.
+func (o *operation) ending(e *protocol.Exit) error {
 	switch {
 	case e.Code == protocol.CodeOutcomeUnknown:
 		return unknown(errors.New("the gateway does not know it"))
