@@ -375,12 +375,8 @@ func forPeople(err error) error {
 	if errors.As(err, &refused) {
 		return refused
 	}
-	var ended *client.EndedError
-	if errors.As(err, &ended) && ended.Exit != nil && errors.Is(err, client.ErrTakenOver) {
-		return hintf("--result FILE tells how", "ended: %s: another caller has taken the operation over, and the rest of its output; the command has ended", ended.Code)
-	}
-	if errors.As(err, &ended) && ended.Code == protocol.CodeOutcomeUnknown && ended.Exit != nil && ended.Exit.Code == protocol.CodeOK {
-		return hintf("--result FILE tells how", "ended: %s: the command has ended, but a part of its output is gone", ended.Code)
+	if lost := lostOf(err); lost != nil {
+		return lost
 	}
 	return err
 }
@@ -395,7 +391,11 @@ type result struct {
 	// Ran is "yes", "no" or "unknown".
 	Ran        string `json:"ran"`
 	ExitStatus int    `json:"exitStatus"`
+	// Code is one of docs/codes.md: OK if the command ended by itself, NOT_SENT if
+	// nothing was sent; or OUTPUT_LOST: the command has ended, with EndCode, Status and
+	// Signal, and a part of its output is gone.
 	Code       string `json:"code"`
+	EndCode    string `json:"endCode,omitempty"`
 	Status     *int   `json:"status,omitempty"`
 	Signal     string `json:"signal,omitempty"`
 	Message    string `json:"message,omitempty"`
@@ -424,8 +424,11 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 	var exit *client.ExitError
 	var refused *client.RefusedError
 	var ended *client.EndedError
+	lost := lostOf(err)
 	switch {
 	case err == nil || errors.As(err, &exit):
+	case lost != nil:
+		r.lose(lost)
 	case errors.As(err, &refused):
 		r.Origin, r.Ran, r.Code = "gateway", "no", refused.Code.String()
 		r.Message, r.Retryable = refused.Error(), refused.Retryable()
@@ -433,7 +436,7 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 			r.Ran = "unknown"
 		}
 	case errors.As(err, &ended):
-		r.Origin, r.Code, r.Message = "gateway", ended.Code.String(), ended.Error()
+		r.Origin, r.Code, r.Message = "gateway", ended.Code.String(), err.Error()
 		if ended.Code == protocol.CodeOutcomeUnknown {
 			r.Origin, r.Ran = "caller", "unknown"
 		}
