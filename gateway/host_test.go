@@ -111,6 +111,7 @@ func TestStreamsWithoutARequest(t *testing.T) {
 			f, err := protocol.NewReader(s, protocol.Caller).Read()
 			require.NoError(t, err)
 			require.Equal(t, protocol.CodeBusy, f.(*protocol.Refused).Code)
+			require.Equal(t, uint64(1), w.refusals(protocol.CodeBusy, w.agent.id), "it is counted")
 		})
 	}
 }

@@ -8,13 +8,69 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/lendcli/lend/protocol/pair"
 )
 
+// refusals is how many of a code the ledger has of a peer, or of all of them.
+func (w *world) refusals(code protocol.Code, peer name.PeerID) (n uint64) {
+	w.t.Helper()
+	w.node.refusals.Flush()
+	require.NoError(w.t, w.ledger.Walk(func(e ledger.Entry) error {
+		if r := e.Refusal; r != nil && r.Reason == code.String() && r.Peer == peer {
+			n += max(1, r.Count)
+		}
+		return nil
+	}))
+	return n
+}
+
+// TestAdmittedStreamsAreNeverResetAsRefused: the caller would believe that nothing ran.
+// spec: CODE-4
+func TestAdmittedStreamsAreNeverResetAsRefused(t *testing.T) {
+	t.Parallel()
+	for _, code := range append(protocol.Codes(), 9999) {
+		s := &numbered{}
+		(&call{Stream: s}).reset(code)
+		require.Equal(t, protocol.ResetBase+network.StreamErrorCode(code), s.code)
+		(&call{Stream: s, admitted: true}).reset(code)
+		if code.CanEnd() {
+			require.Equal(t, protocol.ResetBase+network.StreamErrorCode(code), s.code)
+		} else {
+			require.Equal(t, protocol.ResetBase+network.StreamErrorCode(protocol.CodeInternal), s.code)
+		}
+	}
+
+	w := newWorld(t)
+	for argument, want := range map[string]bool{"--size=1": true, "--size=one": false} {
+		admitted := make(chan bool, 1)
+		s := w.serveStream(protocol.RunID, func(c *call) error {
+			err := w.node.run(c)
+			admitted <- c.admitted
+			return err
+		}, false, nil)
+		require.NoError(t, protocol.NewWriter(s).WriteFrame(w.start(w.lease(), "print", argument)))
+		f, err := protocol.NewReader(s, protocol.Caller).Read()
+		require.NoError(t, err)
+		_, accepted := f.(*protocol.Accepted)
+		require.Equal(t, want, accepted)
+		require.NoError(t, s.Close())
+		require.Equal(t, want, <-admitted)
+	}
+}
+
+// numbered is a stream that keeps the number of its reset.
+type numbered struct {
+	network.Stream
+	code network.StreamErrorCode
+}
+
+func (s *numbered) ResetWithError(c network.StreamErrorCode) error { s.code = c; return nil }
+
 // TestGuestsAreServedPairingAlone: streams of other protocols are reset unread, also of a
-// peer that nobody has named since; those of the policy's peers are served as ever.
+// peer that nobody has named since; those of the policy's peers are served as ever. spec: CODE-4
 func TestGuestsAreServedPairingAlone(t *testing.T) {
 	t.Parallel()
 	for _, transport := range transports() {
@@ -30,13 +86,18 @@ func TestGuestsAreServedPairingAlone(t *testing.T) {
 			d := w.dial(guest, transport)
 			for _, id := range []string{protocol.RunID, protocol.ControlID, protocol.CatalogID} {
 				s, err := d.tryStream(id)
-				if err != nil {
-					continue // reset so soon
+				var got []byte
+				if err == nil { // else it was reset so soon
+					got, err = io.ReadAll(s)
 				}
-				got, err := io.ReadAll(s)
-				require.Error(t, err, id)
 				require.Empty(t, got, id)
+				var reset *network.StreamError
+				require.ErrorAs(t, err, &reset, id)
+				require.True(t, reset.Remote, id)
+				require.Equal(t, protocol.ResetBase+network.StreamErrorCode(protocol.CodeDenied), reset.ErrorCode, id)
 			}
+			require.Equal(t, uint64(3), w.refusals(protocol.CodeDenied, guest.id), "each is counted")
+			require.Empty(t, w.node.Status().Penalties, "and costs nothing: it may pair")
 			require.Zero(t, w.host.Resolves.Load())
 			got, err := io.ReadAll(d.stream(pair.ID))
 			require.NoError(t, err)

@@ -22,9 +22,16 @@ type call struct {
 	network.Stream
 	caller caller
 	read   func() // to be called when the first frame was read; may be called again
+	// admitted: its Start was, so that something may run because of it.
+	admitted bool
 }
 
+// reset ends the stream. A code that only refuses tells the caller that nothing ran.
+// spec: CODE-4
 func (c *call) reset(code protocol.Code) {
+	if c.admitted && !code.CanEnd() {
+		code = protocol.CodeInternal
+	}
 	_ = c.ResetWithError(network.StreamErrorCode(protocol.ResetBase + uint32(code)))
 }
 
@@ -51,12 +58,13 @@ func (n *Node) handler(serve func(*call) error) network.StreamHandler {
 		}()
 		c.caller.holder = holder
 		if string(s.Protocol()) != pair.ID && !local && !n.door.Welcome(c.caller.id) {
-			c.reset(protocol.CodeDenied) // a guest: nothing is read
+			n.account(c, nil, &protocol.Refusal{Code: protocol.CodeDenied}, errGuest)
+			c.reset(protocol.CodeDenied) // nothing is read. spec: CODE-4
 			return
 		}
 		release, ok := n.door.Reading(c.caller.id)
 		if !ok {
-			c.answerUnread(&protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy})
+			c.answerUnread(n.refused(c, nil, &protocol.Refusal{Code: protocol.CodeBusy, RetryAfter: door.RetryBusy}))
 			_ = c.Close()
 			return
 		}
@@ -159,6 +167,7 @@ func (n *Node) serveStart(c *call, f *protocol.Start, s operation.Session, answe
 	case out.end != nil:
 		return operation.Replay(s, exitOf(out.end))
 	}
+	c.admitted = true
 	if out.fresh {
 		n.cfg.Observer.Admitted(time.Since(began))
 		n.cfg.Log.Info().Str("peer", c.caller.holder.String()).Str("op", f.Operation.String()).
@@ -230,12 +239,21 @@ func (n *Node) replay(k ledger.Key, s operation.Session, refuse func(error) erro
 	return operation.Replay(s, exitOf(out.end))
 }
 
-// refused accounts for a refusal and returns it.
+// errGuest is why a stream is refused that nobody has read.
+var errGuest = errors.New("the policy does not name the peer: it is here for pairing alone")
+
+// refused accounts for a refusal, which may cost the peer something, and returns it.
 func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal {
 	r := refuse(err)
 	if (r.Code == protocol.CodeDenied || r.Code == protocol.CodeProtocolViolation) && !c.caller.local {
 		n.door.Deny(c.caller.id)
 	}
+	n.account(c, s, r, err)
+	return r
+}
+
+// account records and counts a refusal.
+func (n *Node) account(c *call, s *protocol.Start, r *protocol.Refusal, err error) {
 	record := ledger.Refusal{At: n.cfg.Now(), Reason: r.Code.String(), Peer: c.caller.holder, Detail: name.Quote(err.Error())}
 	line := n.cfg.Log.Debug()
 	if r.Code == protocol.CodeInternal || r.Code == protocol.CodeNotStarted || r.Code == protocol.CodeGatewayLocked && n.revoking.locked() == nil {
@@ -249,5 +267,4 @@ func (n *Node) refused(c *call, s *protocol.Start, err error) *protocol.Refusal 
 	line.Msg("refused")
 	n.refusals.Add(r.Code, record)
 	n.cfg.Observer.Refused(r.Code)
-	return r
 }

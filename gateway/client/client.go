@@ -258,7 +258,7 @@ func (c *Client) exchange(ctx context.Context, to peer.AddrInfo, id core.ID, do 
 		if ctx.Err() != nil {
 			return fmt.Errorf("ask gateway: %w", context.Cause(ctx))
 		}
-		return fmt.Errorf("ask gateway: %w", err)
+		return fmt.Errorf("ask gateway: %w", dial.Refused(err))
 	}
 	_ = s.Close() // all was said; the other end may have closed first
 	return nil

@@ -264,6 +264,7 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 	if err != nil {
 		o.outbox.Drop(l)
 		l.reset()
+		err = dial.Refused(err) // nothing but an answer is read before this
 		var refused *RefusedError
 		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) || errors.Is(err, ErrUnreachable) {
 			o.maybe = before // it was not read

@@ -13,6 +13,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	core "github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+
+	"github.com/lendcli/lend/protocol"
 )
 
 // Errors of Open and Confirmed. With each of them nothing of the caller's was read by
@@ -133,7 +135,7 @@ func (d *Dialer) Open(ctx context.Context, to peer.AddrInfo, id core.ID) (*Strea
 
 // Confirmed is Open that awaits the gateway's word on a new connection: for what
 // cannot be repeated without harm, or is asked seldom. With an error nothing was sent
-// but the name of the protocol.
+// but the name of the protocol. It is a *protocol.Refusal if the gateway said so.
 func (d *Dialer) Confirmed(ctx context.Context, to peer.AddrInfo, id core.ID) (*Stream, error) {
 	s, err := d.Open(ctx, to, id)
 	if err != nil || s.newFor == nil {
@@ -146,7 +148,10 @@ func (d *Dialer) Confirmed(ctx context.Context, to peer.AddrInfo, id core.ID) (*
 	}
 	_ = s.Reset()
 	var reset *network.StreamError
+	var refused *protocol.Refusal
 	switch {
+	case errors.As(Refused(err), &refused):
+		return nil, refused
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("open stream: %w", context.Cause(ctx))
 	case errors.Is(err, ErrNotGateway), errors.Is(err, ErrUnreachable):

@@ -3,10 +3,13 @@ package dial
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	core "github.com/libp2p/go-libp2p/core/protocol"
+
+	"github.com/lendcli/lend/protocol"
 )
 
 // Stream is a libp2p stream that negotiates its protocol by itself: what is
@@ -18,6 +21,10 @@ type Stream struct {
 	said  bool  // hello was written
 	heard bool  // the answer was read
 	bad   error // it was wrong
+
+	// why the gateway reset the stream, as a writer was told: whoever then resets it
+	// here must not hide that from the reader.
+	why atomic.Pointer[error]
 
 	newFor   *Dialer     // the connection has answered nothing yet; else nil
 	patience *time.Timer // with newFor: until the connection is given up
@@ -33,11 +40,50 @@ func hello(id core.ID) []byte {
 // Write sends b, after the proposal if that was not sent yet.
 func (s *Stream) Write(b []byte) (int, error) {
 	if s.said {
-		return s.Stream.Write(b)
+		n, err := s.Stream.Write(b)
+		return n, s.note(err)
 	}
 	s.said = true
 	n, err := s.Stream.Write(append(s.hello[:len(s.hello):len(s.hello)], b...))
-	return max(0, n-len(s.hello)), untaken(err)
+	return max(0, n-len(s.hello)), untaken(s.note(err))
+}
+
+// note keeps the code with which the gateway reset the stream.
+func (s *Stream) note(err error) error {
+	if _, ok := code(err); ok {
+		s.why.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// noted returns what note has kept in place of an error that only says that the stream
+// was reset here.
+func (s *Stream) noted(err error) error {
+	var reset *network.StreamError
+	why := s.why.Load()
+	if why != nil && errors.As(err, &reset) && !reset.Remote {
+		return *why
+	}
+	return err
+}
+
+// code returns the code with which the gateway reset a stream. spec: CODE-3
+func code(err error) (protocol.Code, bool) {
+	var reset *network.StreamError
+	if !errors.As(err, &reset) || !reset.Remote || reset.ErrorCode < protocol.ResetBase || reset.ErrorCode > protocol.ResetBase+0xffff {
+		return 0, false
+	}
+	return protocol.Code(reset.ErrorCode - protocol.ResetBase), true
+}
+
+// Refused makes a *protocol.Refusal of an error that says that the gateway reset the
+// stream with a code that only refuses: nothing ran because of the request. It is for
+// errors from before the answer was read; others come back as they are. spec: CODE-4
+func Refused(err error) error {
+	if c, ok := code(err); ok && c.CanRefuse() && !c.CanEnd() {
+		return &protocol.Refusal{Code: c, Cause: err}
+	}
+	return err
 }
 
 // Read returns what follows the answer to the proposal. If that was another, the
@@ -46,7 +92,8 @@ func (s *Stream) Read(b []byte) (int, error) {
 	if err := s.hear(); err != nil {
 		return 0, err
 	}
-	return s.Stream.Read(b)
+	n, err := s.Stream.Read(b)
+	return n, s.noted(err)
 }
 
 // hear reads the answer: the same bytes, if the peer speaks the protocol.
@@ -54,7 +101,7 @@ func (s *Stream) hear() error {
 	if s.heard {
 		return s.bad
 	}
-	err := s.answer()
+	err := s.noted(s.answer())
 	if s.newFor == nil {
 		return err
 	}
