@@ -320,7 +320,8 @@ moved, another key, and a ledger that was cut or set back to an older copy are
 found back to the newest checkpoint that you kept, and the record is named. It
 says what came after that one.
 
-Exit status: 0 all is right; 1 something is wrong; 2 it cannot be read.`,
+Exit status: 0 all is right; 1 something is wrong; 2 it cannot be read, or a FILE
+is not a checkpoint as it was signed.`,
 		Example: `  lend audit verify
   lend audit verify --checkpoint /mnt/safe/lend.checkpoint
   lend audit verify --ledger /backup/ledger --checkpoint a --checkpoint b \
@@ -352,7 +353,11 @@ func (a *app) auditVerify(flag, key string, files []string) error {
 	}
 	v, err := audit.Verify(dir, kept)
 	if err != nil {
-		return &usageError{err: err, hint: "--ledger DIR"}
+		hint := "--ledger DIR"
+		if len(files) > 0 {
+			hint += ", --checkpoint FILE as it was kept"
+		}
+		return &usageError{err: err, hint: hint}
 	}
 	if err := a.show(v, func() error { return a.printVerdict(v) }); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 type checkpointFlags struct {
 	file    string
 	command []string
+	ledger  string // its directory
 }
 
 const (
@@ -30,6 +31,7 @@ const (
 
 // check refuses what cannot be a second place; it makes the file's path absolute.
 func (f *checkpointFlags) check(ledgerDir string) error {
+	f.ledger = ledgerDir
 	if f.file != "" {
 		file, err := filepath.Abs(f.file)
 		if err != nil {
@@ -87,7 +89,7 @@ func (s *serving) keepCheckpoints(f checkpointFlags, log zerolog.Logger) {
 	}
 	var places []audit.Place
 	if f.file != "" {
-		places = append(places, audit.File(f.file, s.ledger.VerifierKey()))
+		places = append(places, audit.File(f.file, s.ledger.VerifierKey(), f.ledger))
 	}
 	if len(f.command) > 0 {
 		places = append(places, commandPlace(s.side.transport, f.command, s.ledger.VerifierKey()))

@@ -88,6 +88,7 @@ type place struct {
 
 	mu            sync.Mutex // guards what follows
 	status        PlaceStatus
+	proof         bool      // the problem is what is kept there
 	busy          time.Time // since when a call lasts
 	offered, done uint64    // the last job that was offered, and that was over
 }
@@ -231,7 +232,7 @@ func (p *place) finish(number uint64) {
 func (k *Keeper) kept(p *place, c Checkpoint) {
 	p.mu.Lock()
 	first, was := p.status.Records == 0, p.status.Problem
-	p.status = PlaceStatus{Name: p.Name, Records: c.Records, At: time.Now()}
+	p.status, p.proof = PlaceStatus{Name: p.Name, Records: c.Records, At: time.Now()}, false
 	p.mu.Unlock()
 	k.cfg.Log.Debug().Str("where", p.Name).Uint64("records", c.Records).Msg("checkpoint kept")
 	switch {
@@ -243,17 +244,18 @@ func (k *Keeper) kept(p *place, c Checkpoint) {
 	}
 }
 
-// trouble says that a place does not keep: once, until it does again.
+// trouble says that a place does not keep: once, until it does again, and once more
+// if the reason becomes what is kept there.
 func (k *Keeper) trouble(p *place, err error) {
 	text := escaped(err.Error())
 	p.mu.Lock()
-	news := p.status.Problem == ""
-	if news {
+	first, news := p.status.Problem == "", proof(err) && !p.proof
+	if first {
 		p.status.Since = time.Now()
 	}
-	p.status.Problem = text
+	p.status.Problem, p.proof = text, p.proof || news
 	p.mu.Unlock()
-	if !news {
+	if !first && !news {
 		return
 	}
 	k.cfg.Log.Error().Str("where", p.Name).Str("cause", text).Msg("checkpoints are not kept")

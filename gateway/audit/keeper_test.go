@@ -257,7 +257,7 @@ func TestFile(t *testing.T) {
 	b := newBook(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lend.checkpoint")
-	place := File(path, b.VerifierKey())
+	place := File(path, b.VerifierKey(), b.dir)
 	require.Equal(t, "file "+path, place.Name)
 	keep := func() error { return place.Keep(t.Context(), must(b.Checkpoint())) }
 	require.NoError(t, keep())
@@ -278,10 +278,10 @@ func TestFile(t *testing.T) {
 	// What is there is not replaced by what is not later, or not of this ledger.
 	require.ErrorIs(t, place.Keep(t.Context(), older), ErrRolledBack)
 	other := newBook(t)
-	require.ErrorIs(t, File(path, other.VerifierKey()).Keep(t.Context(), must(other.Checkpoint())), ErrOtherLedger)
+	require.ErrorIs(t, File(path, other.VerifierKey(), other.dir).Keep(t.Context(), must(other.Checkpoint())), ErrOtherLedger)
 	require.Error(t, place.Keep(t.Context(), must(other.Checkpoint())))
 	require.Error(t, place.Keep(t.Context(), []byte("garbage")))
-	require.Error(t, File(path, "no key").Keep(t.Context(), older))
+	require.Error(t, File(path, "no key", b.dir).Keep(t.Context(), older))
 	require.Equal(t, newest, readFile(t, path))
 	require.NoError(t, os.WriteFile(path, []byte("somebody else's file\n"), 0o600))
 	require.ErrorIs(t, keep(), ErrOtherLedger)
@@ -292,12 +292,12 @@ func TestFile(t *testing.T) {
 	// A key alone is enough to know that it was another ledger's.
 	alone := filepath.Join(t.TempDir(), "kept")
 	require.NoError(t, os.WriteFile(alone+".key", []byte(other.VerifierKey()), 0o600))
-	require.ErrorIs(t, File(alone, b.VerifierKey()).Keep(t.Context(), must(b.Checkpoint())), ErrOtherLedger)
+	require.ErrorIs(t, File(alone, b.VerifierKey(), b.dir).Keep(t.Context(), must(b.Checkpoint())), ErrOtherLedger)
 	require.NoFileExists(t, alone)
 
-	require.Error(t, File(filepath.Join(dir, "none", "x"), b.VerifierKey()).Keep(t.Context(), older))
+	require.Error(t, File(filepath.Join(dir, "none", "x"), b.VerifierKey(), b.dir).Keep(t.Context(), older))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "dir"), 0o700))
-	require.Error(t, File(filepath.Join(dir, "dir"), b.VerifierKey()).Keep(t.Context(), older))
+	require.Error(t, File(filepath.Join(dir, "dir"), b.VerifierKey(), b.dir).Keep(t.Context(), older))
 }
 
 // The same size with another root is a ledger that went another way.
@@ -316,7 +316,7 @@ func TestFileOfAFork(t *testing.T) {
 	b.start("op-0000000000000001", "{}")
 	fork.start("op-0000000000000002", "{}")
 	path := filepath.Join(t.TempDir(), "kept")
-	place := File(path, b.VerifierKey())
+	place := File(path, b.VerifierKey(), b.dir)
 	require.NoError(t, place.Keep(t.Context(), must(b.Checkpoint())))
 	require.Equal(t, b.Size(), fork.Size())
 	require.ErrorIs(t, place.Keep(t.Context(), must(fork.Checkpoint())), ErrRolledBack)
@@ -327,7 +327,7 @@ func TestVerify(t *testing.T) {
 	b := newBook(t)
 	b.end(b.start("op-0000000000000001", "{}"), 0)
 	path := filepath.Join(t.TempDir(), "kept")
-	require.NoError(t, File(path, b.VerifierKey()).Keep(t.Context(), must(b.Checkpoint())))
+	require.NoError(t, File(path, b.VerifierKey(), b.dir).Keep(t.Context(), must(b.Checkpoint())))
 	require.NoError(t, b.Refuse(ledger.Refusal{Reason: "DENIED"}))
 	require.NoError(t, b.Event(ledger.Event{Name: "lockdown.on"}))
 	b.start("op-0000000000000002", "{}")

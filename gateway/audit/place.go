@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/lendcli/lend/gateway/ledger/chain"
 	"github.com/lendcli/lend/gateway/ledger/segment"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -30,25 +31,29 @@ var (
 	// ErrOtherLedger: the file has a checkpoint of another ledger, or of another key.
 	ErrOtherLedger = errors.New("another ledger's checkpoint is kept there")
 	// ErrRolledBack: the checkpoint in the file covers more than the new one, or
-	// other records.
-	ErrRolledBack = errors.New("the checkpoint that is kept there is not of an earlier state of this ledger: was the ledger set back?")
+	// other records than those that the ledger has.
+	ErrRolledBack = chain.ErrRolledBack
 )
 
-// File is a Place that keeps the newest checkpoint in a file, on another disk or
-// machine at best, and key, the ledger's verification key, in the file with .key
-// behind its name. Both are replaced whole and made durable. What is there already is
-// only replaced if the new checkpoint is a later one of the same ledger: else the
-// error is ErrOtherLedger or ErrRolledBack.
-func File(path, key string) Place {
-	return Place{Name: "file " + name.Show(path), Keep: func(_ context.Context, signed []byte) error {
-		if err := keepFile(path, key, signed); err != nil {
+// File is a Place that keeps the newest checkpoint of the ledger in the directory
+// ledger in a file, on another disk or machine at best, and key, the ledger's
+// verification key, in the file with .key behind its name. Both are replaced whole and
+// made durable. What is there already is only replaced once the records of the ledger
+// show that the new checkpoint is of a later state than the one that is there: else
+// the error is ErrOtherLedger or ErrRolledBack, or says why that cannot be told, and
+// the file stays. Growth is read once: each new checkpoint costs the records since the
+// last one, the first of a process at most a segment more.
+func File(path, key, ledger string) Place {
+	past := &chain.Past{Dir: ledger}
+	return Place{Name: "file " + name.Show(path), Keep: func(ctx context.Context, signed []byte) error {
+		if err := keepFile(ctx, path, key, past, signed); err != nil {
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 		return nil
 	}}
 }
 
-func keepFile(path, key string, signed []byte) error {
+func keepFile(ctx context.Context, path, key string, past *chain.Past, signed []byte) error {
 	verifier, err := note.NewVerifier(key)
 	if err != nil {
 		return err
@@ -59,7 +64,7 @@ func keepFile(path, key string, signed []byte) error {
 	}
 	old, err := readSmall(path + keySuffix)
 	if err == nil && strings.TrimSpace(string(old)) != key {
-		return ErrOtherLedger
+		return stays(path, ErrOtherLedger)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = replace(path+keySuffix, []byte(key+"\n"))
@@ -75,13 +80,28 @@ func keepFile(path, key string, signed []byte) error {
 		return err
 	}
 	before, err := segment.OpenCheckpoint(was, verifier)
-	switch {
-	case err != nil || before.ID != next.ID:
-		return ErrOtherLedger
-	case before.Size > next.Size, before.Size == next.Size && before.Root != next.Root:
-		return ErrRolledBack
+	if err != nil || before.ID != next.ID {
+		return stays(path, ErrOtherLedger)
+	}
+	if err := past.Contains(ctx, before, next, verifier); err != nil {
+		return stays(path, err)
 	}
 	return replace(path, signed)
+}
+
+// stays says what the owner can do about a file that is not replaced.
+func stays(path string, err error) error {
+	if !proof(err) {
+		return err
+	}
+	return fmt.Errorf("%w (it stays as it is: run lend audit verify --checkpoint %s, then move it and its %s away or name another file)",
+		err, name.Show(path), keySuffix)
+}
+
+// proof tells whether what is kept in a place may show that something is wrong, or
+// cannot be compared any more: that does not pass by itself.
+func proof(err error) bool {
+	return errors.Is(err, ErrOtherLedger) || errors.Is(err, ErrRolledBack) || errors.Is(err, chain.ErrPruned) || errors.Is(err, segment.ErrCorrupt)
 }
 
 // replace writes a file whole or not at all, and durably.

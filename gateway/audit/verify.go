@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"github.com/lendcli/lend/gateway/ledger/chain"
 	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/segment"
@@ -61,10 +63,14 @@ type Verdict struct {
 
 // Verify checks the ledger in dir, in use or a copy, by itself and against what was
 // kept elsewhere. It changes nothing and needs no keys. An error means that the
-// directory could not be read: os.ErrNotExist if there is no ledger.
+// directory could not be read, os.ErrNotExist if there is no ledger, or that what was
+// kept is no checkpoint, or one with this ledger's key that was edited.
 func Verify(dir string, kept []Kept) (Verdict, error) {
 	if len(kept) > MaxCheckpoints {
 		return Verdict{}, fmt.Errorf("verify ledger: more than %d checkpoints", MaxCheckpoints)
+	}
+	if err := checkAll(dir, kept); err != nil {
+		return Verdict{}, fmt.Errorf("read what was kept: %w", err)
 	}
 	r, err := chain.Verify(dir, kept)
 	v := Verdict{SchemaVersion: SchemaVersion, OK: err == nil, Directory: dir}
@@ -90,24 +96,102 @@ func Verify(dir string, kept []Kept) (Verdict, error) {
 	return v, nil
 }
 
+// checkAll opens the checkpoints of which the ledger's key is the only one known. One
+// that another key signed is left to chain.Verify: the ledger may have been made anew.
+func checkAll(dir string, kept []Kept) error {
+	key := "" // chain.Verify says what is wrong with a ledger that does not tell
+	if firsts, err := folder.Segments(dir); err == nil && len(firsts) > 0 {
+		if head, err := chain.ReadHead(dir, firsts[0]); err == nil {
+			key = head.Segment.VerifierKey
+		}
+	}
+	for _, k := range kept {
+		if k.Note == nil {
+			continue
+		}
+		known := k.Key
+		if known == "" {
+			known = key
+		}
+		err := checkNote(k.Note, known)
+		var unknown *note.UnverifiedNoteError
+		if err != nil && (k.Key != "" || !errors.As(err, &unknown)) {
+			return fmt.Errorf("%s: %w", k.Name, err)
+		}
+	}
+	return nil
+}
+
+var (
+	errNoCheckpoint = errors.New("this is not a checkpoint of a ledger")
+	errEdited       = errors.New("its signature does not fit: it was edited or damaged after it was signed")
+)
+
+// checkNote checks a checkpoint by itself; the error is *note.UnverifiedNoteError if
+// it is one, and another key signed it. A key that is none knows nothing.
+func checkNote(signed []byte, key string) error {
+	verifiers := note.VerifierList()
+	v, err := note.NewVerifier(key)
+	if err == nil {
+		verifiers = note.VerifierList(v)
+	}
+	n, err := note.Open(signed, verifiers)
+	var invalid *note.InvalidSignatureError
+	var unknown *note.UnverifiedNoteError
+	switch {
+	case errors.As(err, &invalid):
+		return errEdited
+	case errors.As(err, &unknown):
+		n = unknown.Note
+	case err != nil:
+		return errNoCheckpoint
+	}
+	if !strings.HasPrefix(n.Text, "lend/ledger/") {
+		return errNoCheckpoint
+	}
+	if unknown != nil {
+		return fmt.Errorf("it was signed with another key: %w", unknown)
+	}
+	if _, err := segment.OpenCheckpoint(signed, v); err != nil {
+		return errNoCheckpoint
+	}
+	return nil
+}
+
 // keySuffix is what a key's file has behind the name of the checkpoint's.
 const keySuffix = ".key"
 
 // ReadKept reads a checkpoint, and the key beside it (FILE.key) if there is one; of
-// the directory of a ledger, those that it has.
+// the directory of a ledger, those that it has. The error names a file that has no
+// checkpoint or no key, or a checkpoint that this key did not sign as it is.
 func ReadKept(path string) (Kept, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return ownKept(path)
 	}
-	note, err := readSmall(path)
+	signed, err := readSmall(path)
 	if err != nil {
 		return Kept{}, fmt.Errorf("read checkpoint: %w", err)
 	}
+	k := Kept{Name: "checkpoint " + name.Show(path), Note: signed}
 	key, err := readSmall(path + keySuffix)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch {
+	case err == nil:
+		k.Key = strings.TrimSpace(string(key))
+		if _, err := note.NewVerifier(k.Key); err != nil {
+			return Kept{}, fmt.Errorf("read the checkpoint's key: %s is not the key of a ledger", name.Show(path+keySuffix))
+		}
+	case !errors.Is(err, os.ErrNotExist):
 		return Kept{}, fmt.Errorf("read the checkpoint's key: %w", err)
 	}
-	return Kept{Name: "checkpoint " + name.Show(path), Note: note, Key: strings.TrimSpace(string(key))}, nil
+	err = checkNote(signed, k.Key)
+	var unknown *note.UnverifiedNoteError
+	switch {
+	case err == nil, k.Key == "" && errors.As(err, &unknown):
+		return k, nil
+	case errors.As(err, &unknown):
+		err = fmt.Errorf("it was signed with another key than %s has", name.Show(path+keySuffix))
+	}
+	return Kept{}, fmt.Errorf("read %s: %w", k.Name, err)
 }
 
 // ownKept reads what a ledger says of itself.
@@ -123,11 +207,14 @@ func ownKept(dir string) (Kept, error) {
 	if err != nil {
 		return Kept{}, fmt.Errorf("read the checkpoint's key: %w", err)
 	}
-	note, err := folder.ReadCheckpoint(dir)
-	if err != nil {
-		return Kept{}, fmt.Errorf("read checkpoint: %w", err)
+	signed, err := folder.ReadCheckpoint(dir)
+	if err == nil {
+		err = checkNote(signed, head.Segment.VerifierKey)
 	}
-	return Kept{Name: "checkpoint of " + name.Show(dir), Note: note, Key: head.Segment.VerifierKey}, nil
+	if err != nil {
+		return Kept{}, fmt.Errorf("read checkpoint of %s: %w", name.Show(dir), err)
+	}
+	return Kept{Name: "checkpoint of " + name.Show(dir), Note: signed, Key: head.Segment.VerifierKey}, nil
 }
 
 // readSmall reads a file that is a checkpoint or a key, or else too long.
