@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -158,15 +159,20 @@ func TestResult(t *testing.T) {
 		code   string
 		retry  bool
 	}{
-		"success":   {nil, "command", "yes", "OK", false},
-		"failure":   {&client.ExitError{Code: 3}, "command", "yes", "OK", false},
-		"busy":      {&protocol.Refusal{Code: protocol.CodeBusy}, "gateway", "no", "BUSY", true},
-		"denied":    {&protocol.Refusal{Code: protocol.CodeDenied}, "gateway", "no", "DENIED", false},
-		"timeout":   {&protocol.Ended{Code: protocol.CodeTimeout}, "gateway", "yes", "TIMEOUT", false},
-		"unknown":   {&protocol.Ended{Code: protocol.CodeOutcomeUnknown}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
-		"no-record": {&protocol.Refusal{Code: protocol.CodeOutcomeUnknown}, "gateway", "unknown", "OUTCOME_UNKNOWN", false},
-		"not-there": {client.ErrUnreachable, "caller", "no", "NOT_SENT", true},
-		"not-sent":  {errors.New("no address"), "caller", "no", "NOT_SENT", false},
+		"success":      {nil, "command", "yes", "OK", false},
+		"failure":      {&client.ExitError{Code: 3}, "command", "yes", "OK", false},
+		"busy":         {&protocol.Refusal{Code: protocol.CodeBusy}, "gateway", "no", "BUSY", true},
+		"denied":       {&protocol.Refusal{Code: protocol.CodeDenied}, "gateway", "no", "DENIED", false},
+		"timeout":      {&protocol.Ended{Code: protocol.CodeTimeout}, "gateway", "yes", "TIMEOUT", false},
+		"unknown":      {&protocol.Ended{Code: protocol.CodeOutcomeUnknown}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"no-record":    {&protocol.Refusal{Code: protocol.CodeOutcomeUnknown}, "gateway", "unknown", "OUTCOME_UNKNOWN", false},
+		"gone":         {&protocol.Ended{Code: protocol.CodeOutcomeUnknown, Exit: &protocol.Exit{Status: 3}}, "caller", "yes", "OUTPUT_LOST", false},
+		"gone-no-end":  {&protocol.Ended{Code: protocol.CodeOutcomeUnknown, Exit: &protocol.Exit{Code: protocol.CodeOutcomeUnknown}}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"full":         {&client.OutputError{Output: "standard output", Err: syscall.ENOSPC}, "caller", "yes", "OUTPUT_LOST", false},
+		"full-failure": {&client.OutputError{Output: "standard output", Err: syscall.ENOSPC, End: &client.ExitError{Code: 3}}, "caller", "yes", "OUTPUT_LOST", false},
+		"full-unknown": {&client.OutputError{Output: "standard output", Err: syscall.ENOSPC, End: &protocol.Ended{Code: protocol.CodeOutcomeUnknown}}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"not-there":    {client.ErrUnreachable, "caller", "no", "NOT_SENT", true},
+		"not-sent":     {errors.New("no address"), "caller", "no", "NOT_SENT", false},
 	}
 	for title, c := range cases {
 		t.Run(title, func(t *testing.T) {

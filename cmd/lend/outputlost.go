@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/protocol"
@@ -68,4 +69,19 @@ func howItEnded(e protocol.Exit) string {
 func (r *result) lose(e *lostError) {
 	r.Origin, r.Ran, r.Code, r.Message = "caller", "yes", codeOutputLost, e.Error()
 	r.EndCode, r.Signal, r.Status = e.end.Code.String(), e.end.Signal, &e.end.Status
+}
+
+// watched is an output that remembers why it failed. One goroutine writes.
+type watched struct {
+	io.Writer
+	stream protocol.Stream
+	lost   *client.OutputError // nil: it has not, or its reader has only left
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil && w.lost == nil {
+		w.lost = client.NewOutputError(w.stream, err)
+	}
+	return n, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -139,12 +140,17 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		Operation: op, Lease: chain, Connector: grant.Connector, Version: grant.Version, Command: grant.Commands[0],
 		Arguments: r.args[2:], Stdin: r.stdin != nil,
 	}
-	exit, err := s.node.Try(ctx, holder, start, r.stdin, a.out, a.err)
+	out, errs := &watched{Writer: a.out, stream: protocol.Stdout}, &watched{Writer: a.err, stream: protocol.Stderr}
+	exit, err := s.node.Try(ctx, holder, start, r.stdin, out, errs)
 	if start.Stdin && r.orNone && isRefusal(err, protocol.CodeInputRejected) {
 		start.Stdin = false
-		exit, err = s.node.Try(ctx, holder, start, nil, a.out, a.err)
+		exit, err = s.node.Try(ctx, holder, start, nil, out, errs)
 	}
 	err = tried(exit, err)
+	if lost := cmp.Or(out.lost, errs.lost); lost != nil {
+		lost.End = err
+		return lost
+	}
 	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
 		return s.side.explained(err, grant.Connector, grant.Version)
 	}

@@ -39,7 +39,11 @@ type Report struct {
 	OperationID  string `json:"operationId,omitempty"`
 }
 
-const codeNotSent = "NOT_SENT"
+// Codes that stand for none of a gateway.
+const (
+	codeNotSent    = "NOT_SENT"
+	codeOutputLost = "OUTPUT_LOST" // it ran, and a part of its output is gone
+)
 
 // words of Report.Ran, and of the broker's report.
 const (
@@ -58,9 +62,15 @@ func reportOf(err error, cmd *client.Cmd) Report {
 	var refused *client.RefusedError
 	var ended *client.EndedError
 	var arguments *argv.Error
+	var lost *client.OutputError
 	switch {
 	case err == nil:
 		r.exited(0)
+	case errors.As(err, &lost):
+		r.Outcome, r.Code, r.Message = OutcomeUnknown, codeOutputLost, lost.Error()
+		if errors.Is(err, client.ErrOutcomeUnknown) {
+			r.Ran = ranUnknown
+		}
 	case errors.As(err, &exit) && exit.Signal != "":
 		r.Outcome, r.Signal = OutcomeSignalled, exit.Signal
 	case errors.As(err, &exit):
@@ -129,6 +139,8 @@ func reportTold(detail []byte, status int, ended bool) Report {
 		r.Outcome = OutcomeSignalled
 	case t.Origin == "command" && t.Ran == ranYes && ended:
 		r.exited(status)
+	case t.Ran == ranYes && t.Code == codeOutputLost:
+		r.Outcome = OutcomeUnknown
 	case t.Ran == ranNo && t.Code == codeNotSent:
 		r.Outcome = OutcomeNotSent
 	case t.Ran == ranNo:

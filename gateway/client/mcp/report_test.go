@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,6 +42,8 @@ func TestReports(t *testing.T) {
 		{&client.EndedError{Code: protocol.CodeTimeout}, "stopped yes TIMEOUT - "},
 		{&client.EndedError{Code: protocol.CodeCancelled}, "cancelled yes CANCELLED - "},
 		{&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.New("lost")}, "unknown unknown OUTCOME_UNKNOWN - "},
+		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite}, "unknown yes OUTPUT_LOST - "},
+		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite, End: &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: client.ErrOutcomeUnknown}}, "unknown unknown OUTPUT_LOST - "},
 		{client.ErrUnreachable, "not-sent no NOT_SENT - "},
 		{context.Canceled, "not-sent no NOT_SENT - "},
 	} {
@@ -72,6 +75,7 @@ func TestReportsOfTheBroker(t *testing.T) {
 		{`{"origin":"gateway","ran":"yes","code":"CANCELLED"}`, 130, true, "cancelled yes CANCELLED - "},
 		{`{"origin":"caller","ran":"no","code":"NOT_SENT"}`, 125, false, "not-sent no NOT_SENT - "},
 		{`{"origin":"caller","ran":"unknown","code":"OUTCOME_UNKNOWN"}`, 255, false, unknown},
+		{`{"origin":"caller","ran":"yes","code":"OUTPUT_LOST","signal":"SIGPIPE"}`, 255, true, "unknown yes OUTPUT_LOST - SIGPIPE"},
 		{`{}`, 0, true, unknown},
 		{``, 0, true, unknown},
 		{`[]`, 0, true, unknown},
