@@ -256,7 +256,7 @@ var budgetExceptions = map[string]budget{
 	"protocol/argv":      {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
 	"gateway":            {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
 	"gateway/admin":      {exported: 36, adr: "0151-the-admin-socket-carries-an-invitation.md"},
-	"gateway/ledger":     {codeLines: 1700, exported: 27, adr: "0093-the-audit-reads-the-files.md"},
+	"gateway/ledger":     {codeLines: 1800, exported: 27, adr: "0165-events-have-room-on-a-full-disk.md"},
 	"gateway/operation":  {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
 	"gateway/client":     {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":              {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},

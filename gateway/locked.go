@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"time"
 
 	"github.com/lendcli/lend/gateway/ledger"
@@ -35,3 +36,19 @@ func (l locked) Refuse(ledger.Refusal) error         { return l.why }
 func (l locked) Event(ledger.Event) error            { return l.why }
 func (l locked) Walk(func(ledger.Entry) error) error { return l.why }
 func (l locked) Err() error                          { return l.why }
+
+// noteFull records that the ledger has no room, and that it has again, as its Probe
+// says, and tells whether it has none. A ledger that has failed is neither.
+func (n *Node) noteFull(why error) (full bool) {
+	full = errors.Is(why, ledger.ErrFull)
+	switch was := n.full.Swap(full); {
+	case was == full:
+	case full:
+		n.fullLog.Warn().Msg("the disk of the ledger is full: nothing starts until there is room")
+		n.Record(ledger.Event{Name: "degraded", Facts: map[string]string{"what": "the ledger"}})
+	case why == nil:
+		n.fullLog.Warn().Msg("the ledger has room again")
+		n.Record(ledger.Event{Name: "recovered", Facts: map[string]string{"what": "the ledger"}})
+	}
+	return full
+}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,4 +75,29 @@ func TestClosedInvocation(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A full disk is on record when it is, and when it no longer is, and in the status
+// meanwhile.
+func TestAFullLedgerIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.False(t, w.node.Status().LedgerFull)
+	close(w.node.closing) // the sweeper's own look would be another
+	w.node.work.Wait()
+	t.Cleanup(func() { w.node.closing = make(chan struct{}) })
+	for range 2 {
+		w.node.noteFull(fmt.Errorf("x: %w", ledger.ErrFull))
+		require.True(t, w.node.Status().LedgerFull)
+	}
+	for range 2 {
+		w.node.noteFull(nil)
+		require.False(t, w.node.Status().LedgerFull)
+	}
+	require.Equal(t, []map[string]string{{"what": "the ledger"}}, w.events("degraded"))
+	require.Equal(t, []map[string]string{{"what": "the ledger"}}, w.events("recovered"))
+	w.node.noteFull(ledger.ErrFull)
+	w.node.noteFull(ledger.ErrFailed)
+	require.False(t, w.node.Status().LedgerFull, "it is shown as failed")
+	require.Len(t, w.events("recovered"), 1)
 }

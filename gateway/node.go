@@ -13,6 +13,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/multiformats/go-multiaddr"
+	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/gateway/door"
 	"github.com/lendcli/lend/gateway/grant"
@@ -51,6 +52,8 @@ type Node struct {
 	refusals  tally.Refusals
 	recent    history.Recent
 	listening []multiaddr.Multiaddr // what is listened on, with the ports
+	full      atomic.Bool           // the ledger has no room
+	fullLog   zerolog.Logger        // says so, now and then
 	deaf      bool                  // a listener has failed, and so has the ledger; the
 	failed    bool                  // sweeper's alone
 
@@ -86,6 +89,7 @@ func New(cfg Config) (*Node, error) {
 		permits:   door.NewPermits(startsPerCore * runtime.NumCPU()),
 		closing:   make(chan struct{}),
 	}
+	n.fullLog = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 4, Period: time.Hour})
 	n.policy.Store(cfg.Policy)
 	n.door = door.New(cfg.Policy, n.disconnect)
 	n.refusals.Write = records.Refuse
@@ -249,7 +253,7 @@ func (n *Node) tend() {
 	if n.cfg.Locked != nil || n.failed {
 		return
 	}
-	if err := n.cfg.Ledger.Err(); err != nil {
+	if err := n.cfg.Ledger.Probe(); !n.noteFull(err) && err != nil { // it waits for a slow disk, too
 		n.failed = true
 		n.cfg.Log.Error().Err(err).Msg("the ledger has failed: nothing starts any more")
 	}
@@ -307,6 +311,8 @@ type Status struct {
 	Penalties []door.Penalized
 	// LedgerErr says why nothing is admitted any more; nil while it is.
 	LedgerErr error
+	// LedgerFull tells that nothing is admitted until its disk has room again.
+	LedgerFull bool
 	// Memory is how many bytes of input and output are kept.
 	Memory     int64
 	Links      door.Links
@@ -348,7 +354,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.self, Addresses: n.Addrs(), PolicyDigest: n.digestOfPolicy(), Limits: door.LimitsOf(p),
 		Transport: n.door.Transport(), Starts: startsPerCore * runtime.NumCPU(), Penalties: n.door.Penalties(),
-		LedgerErr: n.ledger.Err(), Memory: n.budget.Used(), Links: n.door.Links(n.host),
+		LedgerErr: n.ledger.Err(), LedgerFull: n.full.Load(), Memory: n.budget.Used(), Links: n.door.Links(n.host),
 	}
 	count := map[peer.ID]int{}
 	for _, e := range n.live.all() {

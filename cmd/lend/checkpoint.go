@@ -120,6 +120,9 @@ func (s *serving) Checkpoint(ctx context.Context) error {
 	return err
 }
 
+// fullText is the warning of a status while the ledger has no room.
+const fullText = "the disk of the ledger is full: nothing starts, what runs goes on; make room on the disk that has LEND_DIR, and it goes on by itself"
+
 // ledgerShown is the ledger in the status of a gateway that is not locked.
 func (s *serving) ledgerShown() (out admin.Ledger) {
 	r := s.ledger.Recovery()

@@ -349,6 +349,10 @@ func (s *serving) Status(ctx context.Context) (admin.Status, error) {
 		out.Operations = append(out.Operations, operationShown(&o))
 	}
 	out.Limits = limitsShown(n, s.side.cgroup)
+	if n.LedgerFull {
+		out.Ledger.Full = true
+		out.Warnings = append(out.Warnings, fullText)
+	}
 	if text := lockedSecretsText(secretsLocked(s.side.store, s.side.root)); text != "" {
 		out.Warnings = append(out.Warnings, text)
 	}

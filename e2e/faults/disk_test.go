@@ -3,9 +3,12 @@
 package faults
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,4 +154,50 @@ func TestFullDisk(t *testing.T) {
 	status, text = once(t, w, w.Lease(tcp), "")
 	require.Zero(t, status, text)
 	require.Equal(t, ran+2, w.Starts())
+}
+
+// TestFullDiskIsShown: the owner is told of a disk without room, and what the owner
+// does meanwhile is on record.
+func TestFullDiskIsShown(t *testing.T) {
+	rig.Need(t, "go")
+	dir := small(t)
+	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
+	g := serve(w)
+	file := w.Lease(tcp)
+	status, text := once(t, w, file, "")
+	require.Zero(t, status, text)
+	const warning = "the disk of the ledger is full"
+	require.NotContains(t, w.Lend(w.Owner, "status"), warning)
+
+	free := fill(t, dir)
+	untilRefused(t, w, file)
+	shown := func() bool { return strings.Contains(w.Lend(w.Owner, "status"), warning) }
+	require.True(t, rig.Until(rig.Patience, shown))
+	require.Contains(t, w.Lend(w.Owner, "status", "--json"), `"full": true`)
+	require.Equal(t, 1, strings.Count(g.Text(), warning), "%s", g.Text())
+	w.Lend(w.Owner, "lockdown", "--why", "no room")
+	w.Lend(w.Owner, "unlock")
+	w.Lend(w.Owner, "lease", "revoke", "--holder", "caller")
+	require.True(t, shown())
+
+	free()
+	require.True(t, rig.Until(rig.Patience, func() bool { return !shown() }))
+	require.Contains(t, g.Text(), "the ledger has room again")
+	type event struct {
+		Index uint64
+		Event string
+		Facts map[string]string
+	}
+	var record struct{ Records []event }
+	require.NoError(t, json.Unmarshal([]byte(w.Lend(w.Owner, "audit", "show", "--kind", "event", "--json")), &record))
+	slices.SortFunc(record.Records, func(a, b event) int { return cmp.Compare(a.Index, b.Index) })
+	var events []string
+	for _, r := range record.Records {
+		if slices.Contains([]string{"degraded", "recovered", "lockdown.on", "lockdown.off", "revocation.added"}, r.Event) {
+			events = append(events, strings.TrimSpace(r.Event+" "+r.Facts["what"]))
+		}
+	}
+	require.Equal(t, []string{"degraded the ledger", "lockdown.on", "lockdown.off", "revocation.added", "recovered the ledger"}, events)
+	require.NoError(t, g.Stop(t))
+	w.Verify()
 }

@@ -80,6 +80,8 @@ type Ledger struct {
 	TornTail int64  `json:"tornTail,omitempty"`
 	Unknown  int    `json:"unknown,omitempty"`
 	Failed   string `json:"failed,omitempty"`
+	// Full: its disk has no room, so that nothing starts until there is some.
+	Full bool `json:"full,omitempty"`
 }
 
 // Kept says which checkpoint a second place has, and why not the newest.

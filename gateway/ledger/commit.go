@@ -26,11 +26,21 @@ const (
 	checkpointEvery = 4096
 )
 
+// Bounds of the events that a full disk holds up: what of the reserve is theirs, so
+// that they take nothing that ends need, and what waits in memory beyond that.
+const (
+	maxEventsInReserve     = 64
+	maxEventBytesInReserve = 64 << 10
+	maxHeld                = 256
+	maxHeldBytes           = 256 << 10
+)
+
 // entry is one record on its way into the file.
 type entry struct {
 	payload []byte
 	op      *operation // nil: a refusal or an event
 	start   bool
+	event   bool
 	lost    dropped // what is missing without it; of refusals and events
 	err     error   // why it is not in the file; set before the group is done
 }
@@ -49,6 +59,14 @@ func (d dropped) entry(now time.Time) *entry {
 	return &entry{payload: Event{Name: "ledger.dropped", Facts: facts}.Encode(now), lost: d}
 }
 
+// amount counts events.
+type amount struct{ records, bytes int }
+
+func (a *amount) add(en *entry) {
+	a.records++
+	a.bytes += int(segment.FrameSize(len(en.payload)))
+}
+
 // group is what the next leader writes in one go. Ledger.mu guards it until a
 // leader has taken it.
 type group struct {
@@ -56,6 +74,7 @@ type group struct {
 	bytes   int
 	durable bool // somebody waits for it on disk
 	sign    bool // … and for a checkpoint
+	probe   bool // … and whether there is room again
 	waiters int
 	err     error         // for all; set before done is closed
 	done    chan struct{} // closed when the group is written
@@ -72,6 +91,8 @@ type log struct {
 	tree     segment.Tree
 	signed   uint64 // records covered by the newest checkpoint
 	reserved bool   // the reserve is there
+	full     bool   // there was no room, and it is not known that there is
+	spent    amount // events in the room of the reserve
 
 	index      *snapshot.Index // of the records in the file
 	sealed     []sealed        // the segments before, oldest first
@@ -84,6 +105,7 @@ type wish uint8
 
 const (
 	written wish = iota // by whoever leads; refusals and events do not wait for it
+	probed              // room was looked for
 	durable
 	signed
 	final // signed, and the last that is ever written
@@ -151,6 +173,7 @@ func (l *Ledger) join(en *entry, w wish) *group {
 	}
 	g.durable = g.durable || w >= durable
 	g.sign = g.sign || w >= signed
+	g.probe = g.probe || w == probed || w == final
 	return g
 }
 
@@ -179,12 +202,15 @@ func (l *Ledger) lead() {
 	}
 }
 
-// takeNext takes the group that is next, with a record of what was dropped before.
+// takeNext takes the group that is next, behind the events that were held up before,
+// with a record of what was dropped.
 func (l *Ledger) takeNext() (*group, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.next
 	l.next, l.waiting = nil, 0
+	g.entries = append(l.held, g.entries...)
+	l.held, l.heldBytes = nil, 0
 	if l.dropped.records > 0 {
 		g.entries = append(g.entries, l.dropped.entry(l.now()))
 		l.dropped = dropped{}
@@ -211,9 +237,10 @@ func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more 
 		case en.start && en.op.phase == phaseStarting:
 			l.views.drop(en.op)
 		case en.op == nil && en.err != nil:
-			l.dropped.add(en.lost)
+			l.holdUp(en)
 		}
 	}
+	l.full = l.log.full
 	l.size = index
 	if now := l.now(); now.After(l.high) {
 		l.high = now
@@ -231,9 +258,23 @@ func (l *Ledger) publish(g *group, kept []*entry, at int64, index uint64) (more 
 	}
 }
 
+// holdUp keeps an event for the next group, within bounds, and counts what is
+// dropped. l.mu is held.
+func (l *Ledger) holdUp(en *entry) {
+	if !en.event || len(l.held) >= maxHeld || l.heldBytes+len(en.payload) > maxHeldBytes {
+		l.dropped.add(en.lost)
+		return
+	}
+	l.held = append(l.held, &entry{payload: en.payload, event: true, lost: en.lost}) // somebody may still read en
+	l.heldBytes += len(en.payload)
+}
+
 // write puts a group into the file and makes it durable if it has to be. It
 // returns the entries that are in the file. spec: LEDGER-21 to LEDGER-25.
 func (l *Ledger) write(g *group) (kept []*entry, err error) {
+	if g.probe && l.log.full {
+		l.findRoom()
+	}
 	if kept, err = l.admit(g.entries); err != nil {
 		return nil, err
 	}
@@ -244,6 +285,7 @@ func (l *Ledger) write(g *group) (kept []*entry, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
+	l.account(kept)
 	hit(kept, "written")
 	if g.durable || l.log.size-l.log.synced > maxUnsynced {
 		if err := l.log.f.Datasync(); err != nil {
@@ -268,34 +310,86 @@ func hit(entries []*entry, what string) {
 	}
 }
 
+// account notes what was written: a start says that there is room, and an event
+// without the reserve is in its room.
+func (l *Ledger) account(kept []*entry) {
+	for _, en := range kept {
+		switch {
+		case en.start:
+			l.log.full = false
+		case en.event && !l.log.reserved:
+			l.log.spent.add(en)
+		}
+	}
+}
+
+// findRoom looks for the room of the reserve and of a large record besides, so that
+// what says that it goes on does not itself use up the room for it. Less is left to
+// others: a lockdown needs some, too.
+func (l *Ledger) findRoom() {
+	if l.dir.TryRoom(l.log.reserved) == nil && (l.log.reserved || l.takeReserve()) {
+		l.log.full = false
+	}
+}
+
+func (l *Ledger) takeReserve() bool {
+	l.log.reserved = l.dir.TakeReserve() == nil
+	if l.log.reserved {
+		l.log.spent = amount{}
+	} else {
+		l.log.full = true
+	}
+	return l.log.reserved
+}
+
 // admit refuses starts for whose ends there would be no room, and keeps what is
-// left of the reserve for ends.
+// left of the reserve for ends and some events.
 func (l *Ledger) admit(entries []*entry) ([]*entry, error) {
 	starts := slices.ContainsFunc(entries, func(en *entry) bool { return en.start })
 	if starts && !l.log.f.Linked() {
 		return nil, fmt.Errorf("%w: its file was removed or replaced", ErrFailed)
 	}
 	if starts && !l.log.reserved {
-		l.log.reserved = l.dir.TakeReserve() == nil
+		l.takeReserve()
 	}
 	if !l.log.reserved {
-		return without(entries, notEnd), nil
+		return l.squeeze(entries), nil
 	}
 	return entries, nil
 }
 
 func notEnd(en *entry) bool { return en.start || en.op == nil }
 
-// writeFull is for a full disk: ends only, in the room that the reserve kept.
+// squeeze returns the ends, and the events that still have room in the reserve: none
+// behind one that has not, so that they stay in their order.
+func (l *Ledger) squeeze(entries []*entry) []*entry {
+	spent := l.log.spent
+	return without(entries, func(en *entry) bool {
+		if !en.event {
+			return notEnd(en)
+		}
+		spent.add(en)
+		return spent.records > maxEventsInReserve || spent.bytes > maxEventBytesInReserve
+	})
+}
+
+// writeFull is for a full disk: ends and some events, in the room that the reserve
+// kept.
 func (l *Ledger) writeFull(entries []*entry) ([]*entry, error) {
-	ends := without(entries, notEnd)
+	l.log.full = true
+	rest := l.squeeze(entries)
 	if l.log.reserved {
 		l.log.reserved = false
 		if err := l.dir.GiveReserve(); err != nil {
 			return nil, err
 		}
 	}
-	return ends, l.append(ends)
+	err := l.append(rest)
+	if folder.NoSpace(err) { // others have taken the room
+		rest = without(rest, notEnd)
+		err = l.append(rest)
+	}
+	return rest, err
 }
 
 // without returns the entries that do not match; those that do get ErrFull.
@@ -358,12 +452,12 @@ func (l *Ledger) sign(asked bool) error {
 }
 
 // note records something that nobody waits for, and that sums up refused refusals.
-func (l *Ledger) note(payload []byte, refused uint64) error {
-	lost := dropped{records: 1, refusals: refused}
+func (l *Ledger) note(en *entry) error {
+	payload := en.payload
 	l.mu.Lock()
 	full := l.waiting+len(payload) > maxWaiting
 	if full {
-		l.dropped.add(lost)
+		l.dropped.add(en.lost)
 	} else {
 		l.waiting += len(payload)
 	}
@@ -371,10 +465,10 @@ func (l *Ledger) note(payload []byte, refused uint64) error {
 	if full {
 		return nil
 	}
-	if err := l.commit(&entry{payload: payload, lost: lost}, written); !errors.Is(err, ErrFull) {
+	if err := l.commit(en, written); !errors.Is(err, ErrFull) {
 		return err
 	}
-	return nil // counted by publish
+	return nil // publish holds it up, or counts it
 }
 
 // Checkpoint makes everything durable that was recorded before and signs size and

@@ -3,12 +3,14 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -289,8 +291,8 @@ func short(f *faulty, err error) func([]byte, int64) (int, error) {
 	}
 }
 
-// On a full disk starts and events are refused, ends are kept in the reserve, and
-// it goes on by itself once there is room. spec: LEDGER-24, LEDGER-25
+// On a full disk starts and refusals are refused, ends and events are kept in the
+// reserve, and it goes on by itself once there is room. spec: LEDGER-24, LEDGER-25
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := ledgerDir(t)
@@ -313,7 +315,7 @@ func TestFullDisk(t *testing.T) {
 	require.NoFileExists(t, reserveFile)
 	require.NoError(t, l.Err(), "not failed")
 	require.NoError(t, running.End(End{State: StateEnded, Status: 9}))
-	require.NoError(t, l.Event(Event{Name: "lost"}))
+	require.NoError(t, l.Event(Event{Name: "lockdown.on"}))
 	require.NoError(t, l.Refuse(Refusal{Reason: "BUSY", Count: 40}))
 	require.NoError(t, l.Refuse(Refusal{Reason: "BUSY"}))
 	require.Equal(t, StateNone, stateOf(t, l, testClaim(t, 2)), "the ID is free again")
@@ -336,7 +338,160 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, []string{"ledger.dropped 3 41"}, names, "with what was dropped while it could not be said")
+	require.Equal(t, []string{"lockdown.on  ", "ledger.dropped 2 41"}, names, "with what was dropped while it could not be said")
+}
+
+// fullDisk is a disk without room until it is told otherwise: what the reserve held,
+// and no more, is for who writes first.
+type fullDisk struct {
+	left atomic.Int64 // bytes
+	dir  string
+	f    *faulty
+}
+
+func fill(dir string, f *faulty) *fullDisk {
+	d := &fullDisk{dir: dir, f: f}
+	f.set(func() { f.write = d.write })
+	return d
+}
+
+func (d *fullDisk) write(b []byte, off int64) (int, error) {
+	if _, err := os.Stat(filepath.Join(d.dir, "reserve")); err == nil {
+		return 0, syscall.ENOSPC
+	}
+	if d.left.Add(-int64(len(b))) < 0 {
+		d.left.Add(int64(len(b)))
+		return 0, syscall.ENOSPC
+	}
+	return d.f.File.WriteAt(b, off)
+}
+
+// openFull is a ledger with an operation that runs, on a disk that is full, as a start
+// has found out. The room is what the reserve held.
+func openFull(t *testing.T, room int64) (*Ledger, *fullDisk, *Reservation, func()) {
+	t.Helper()
+	dir := ledgerDir(t)
+	l, f := openFaulty(t, dir)
+	running := begin(t, l, testClaim(t, 1))
+	require.NoError(t, l.Probe())
+	d := fill(dir, f)
+	d.left.Store(room)
+	noRoom := atomic.Bool{}
+	noRoom.Store(true)
+	l.dir.Step = func(what, base string) error {
+		if what == "write" && noRoom.Load() {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	require.ErrorIs(t, reserve(t, l, 2).Start(t.Context(), testStart()), ErrFull)
+	return l, d, running, func() { noRoom.Store(false); f.set(func() { f.write = nil }) }
+}
+
+// eventsOf lists the events in a ledger's file.
+func eventsOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	require.NoError(t, Walk(dir, func(e Entry) error {
+		if e.Event != nil {
+			names = append(names, e.Event.Name)
+			if n := e.Event.Facts["records"]; n != "" {
+				names[len(names)-1] += " " + n
+			}
+		}
+		return nil
+	}))
+	return names
+}
+
+// Events take their part of the reserve, and no more; then they wait in memory, and
+// are written in their order as soon as there is room. spec: LEDGER-25
+func TestEventsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	l, _, running, free := openFull(t, 1<<20)
+	dir, last := l.cfg.Dir, ""
+	var want []string
+	for i := range maxEventsInReserve + maxHeld + 5 {
+		last = fmt.Sprintf("event-%03d", i)
+		want = append(want, last)
+		require.NoError(t, l.Event(Event{Name: last}))
+	}
+	require.NoError(t, l.Refuse(Refusal{Reason: "BUSY"}))
+	require.Equal(t, want[:maxEventsInReserve], eventsOf(t, dir))
+	require.ErrorIs(t, l.Probe(), ErrFull)
+	require.Equal(t, want[:maxEventsInReserve], eventsOf(t, dir), "looking for room gives them no more of the reserve")
+	require.NoError(t, running.End(End{State: StateEnded}), "an end has room")
+	free()
+	require.NoError(t, l.Probe())
+	require.Equal(t, append(want[:maxEventsInReserve+maxHeld:maxEventsInReserve+maxHeld], "ledger.dropped 6"), eventsOf(t, dir))
+	require.NoError(t, reserve(t, l, 2).Start(t.Context(), testStart()))
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, l.Probe(), os.ErrClosed)
+	_, err := Verify(dir)
+	require.NoError(t, err)
+}
+
+// Large events are bounded by their bytes. spec: LEDGER-25
+func TestLargeEventsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	l, _, _, free := openFull(t, 1<<20)
+	facts := map[string]string{}
+	for i := range 30 {
+		facts[fmt.Sprint(i)] = strings.Repeat("x", 1000)
+	}
+	for range 3 {
+		require.NoError(t, l.Event(Event{Name: "large", Facts: facts}))
+	}
+	require.NoError(t, l.Event(Event{Name: "small"}))
+	require.Equal(t, []string{"large", "large"}, eventsOf(t, l.cfg.Dir), "none passes another")
+	for range 20 {
+		require.NoError(t, l.Event(Event{Name: "large", Facts: facts}))
+	}
+	l.mu.Lock()
+	require.LessOrEqual(t, l.heldBytes, maxHeldBytes)
+	held := len(l.held)
+	l.mu.Unlock()
+	require.Less(t, held, 10)
+	free()
+	require.NoError(t, l.Close(), "what waits has room when it ends")
+	got := eventsOf(t, l.cfg.Dir)
+	require.Equal(t, []string{"large", "small", "large"}, got[2:5])
+	require.Equal(t, fmt.Sprint("ledger.dropped ", 22-held), got[len(got)-1])
+}
+
+// When others have taken the room of the reserve, events wait, and the ledger has not
+// failed. spec: LEDGER-25
+func TestEventsWithoutTheRoomOfTheReserve(t *testing.T) {
+	t.Parallel()
+	l, d, running, free := openFull(t, 0)
+	require.NoError(t, l.Event(Event{Name: "lockdown.on"}))
+	require.NoError(t, l.Err())
+	require.ErrorIs(t, l.Probe(), ErrFull)
+	d.left.Store(200)
+	require.NoError(t, running.End(End{State: StateEnded}))
+	free()
+	require.NoError(t, l.Probe())
+	require.Equal(t, []string{"lockdown.on"}, eventsOf(t, l.cfg.Dir))
+}
+
+// The reserve alone is not room: what says that it goes on would use it up again.
+// spec: LEDGER-25
+func TestRoomForTheReserveOnly(t *testing.T) {
+	t.Parallel()
+	l, _, _, free := openFull(t, 1<<20)
+	small := l.dir.Step
+	l.dir.Step = func(what, base string) error {
+		if base == "reserve.new" {
+			return nil
+		}
+		return small(what, base)
+	}
+	for range 3 {
+		require.ErrorIs(t, l.Probe(), ErrFull)
+		require.NoFileExists(t, filepath.Join(l.cfg.Dir, "reserve"), "it is left to others")
+	}
+	free()
+	require.NoError(t, l.Probe())
+	require.NoFileExists(t, filepath.Join(l.cfg.Dir, "room.new"))
 }
 
 // spec: LEDGER-22

@@ -116,6 +116,10 @@ type Ledger struct {
 	// that said so, with the refusals that they summed up.
 	waiting int
 	dropped dropped
+	// events that a full disk holds up, oldest first, and their bytes
+	held      []*entry
+	heldBytes int
+	full      bool // as the newest group found it
 }
 
 // Recovery says what Open had to do.
@@ -318,10 +322,41 @@ func (r *Reservation) End(e End) error {
 
 // Refuse records refusals, without waiting for the disk. What does not fit is
 // dropped and counted in a later record.
-func (l *Ledger) Refuse(r Refusal) error { return l.note(r.Encode(l.now()), max(r.Count, 1)) }
+func (l *Ledger) Refuse(r Refusal) error {
+	return l.note(&entry{payload: r.Encode(l.now()), lost: dropped{records: 1, refusals: max(r.Count, 1)}})
+}
 
-// Event records an event, as Refuse does.
-func (l *Ledger) Event(e Event) error { return l.note(e.Encode(l.now()), 0) }
+// Event records an event, as Refuse does, but on a full disk 64 events, 64 KiB in
+// all, go into the room of the reserve, and 256 more wait for room in memory.
+func (l *Ledger) Event(e Event) error {
+	return l.note(&entry{payload: e.Encode(l.now()), event: true, lost: dropped{records: 1}})
+}
+
+// Probe returns why no Start works: ErrFull since one found no room, or what Err says;
+// nil while they do, as far as is known. After ErrFull each call looks for room, and
+// writes what waits for it: call it twice a second or so. It waits for the disk then.
+func (l *Ledger) Probe() error {
+	err := l.works()
+	if !errors.Is(err, ErrFull) {
+		return err
+	}
+	if err := l.commit(nil, probed); err != nil {
+		return err
+	}
+	return l.works()
+}
+
+func (l *Ledger) works() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return os.ErrClosed
+	case l.err == nil && l.full:
+		return ErrFull
+	}
+	return l.err
+}
 
 // Flush makes everything durable that was recorded before.
 func (l *Ledger) Flush() error {

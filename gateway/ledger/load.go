@@ -107,11 +107,11 @@ func (l *Ledger) recover(unfinished map[uint64]folder.Hash) error {
 		return err
 	}
 	l.log.synced = l.log.size
-	l.log.reserved = l.dir.TakeReserve() == nil
+	l.full = !l.takeReserve()
 	g := l.join(nil, durable)
 	if l.recovery.TornTail > 0 {
 		facts := map[string]string{"bytes": strconv.FormatInt(l.recovery.TornTail, 10)}
-		g.entries = append(g.entries, &entry{payload: Event{Name: "ledger.repaired", Facts: facts}.Encode(l.now())})
+		g.entries = append(g.entries, &entry{payload: Event{Name: "ledger.repaired", Facts: facts}.Encode(l.now()), event: true, lost: dropped{records: 1}})
 	}
 	for _, index := range slices.Sorted(maps.Keys(unfinished)) {
 		e := End{State: StateUnknown, At: l.now()}

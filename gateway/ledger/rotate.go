@@ -195,7 +195,7 @@ func (l *Ledger) rotate(p *pruning) (err error) {
 	at := sealed{first: was.head.First, base: int64(was.head.Base), until: was.index.Until, high: was.index.High}
 	l.log = &log{
 		f: f, head: next, size: int64(len(frame)), synced: int64(len(frame)), tree: was.tree, signed: next.First,
-		reserved: was.reserved, index: snapshot.New(next.First), closedTree: was.closedTree, sealed: append(slices.Clone(was.sealed), at),
+		reserved: was.reserved, full: was.full, spent: was.spent, index: snapshot.New(next.First), closedTree: was.closedTree, sealed: append(slices.Clone(was.sealed), at),
 	}
 	l.log.tree.Add(payload)
 	l.log.index.Seen(record.Time(payload))

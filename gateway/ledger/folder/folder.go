@@ -25,6 +25,7 @@ const (
 	creatingName   = "creating"
 	closedName     = "closed"
 	newSuffix      = ".new" // a file that is not finished
+	roomName       = "room" // with newSuffix only
 	lockName       = "lock" // where a directory cannot be locked
 	// A segment and its snapshot are named by the index of the first record.
 	segmentSuffix  = ".log"
@@ -32,7 +33,8 @@ const (
 	asideSuffix    = ".lost" // what AcceptLoss of a ledger set aside
 
 	macSize     = 32
-	reserveSize = 256 << 10
+	reserveSize = 320 << 10
+	roomSize    = 256 << 10 // with reserveSize: when a disk is not full any more
 )
 
 // Errors of Enter.
@@ -41,6 +43,8 @@ var (
 	ErrLost = errors.New("ledger is lost")
 	// ErrLocked: another process has the ledger open.
 	ErrLocked = errors.New("ledger is in use")
+
+	errNoRoom = errors.New("no room on the disk")
 )
 
 // Enter makes the directory if it is not there, takes it for this process until
@@ -259,7 +263,7 @@ func readSmall(dir, base string) ([]byte, error) {
 	return b, nil
 }
 
-// TakeReserve writes the file that keeps room for ends on a full disk. Its bytes
+// TakeReserve writes the file that keeps room for ends and events on a full disk. Its bytes
 // are random, so that no file system can store it as less than it is.
 func (d Folder) TakeReserve() error {
 	if info, err := os.Lstat(filepath.Join(d.Path, reserveName)); err == nil && info.Size() == reserveSize {
@@ -268,6 +272,32 @@ func (d Folder) TakeReserve() error {
 	b := make([]byte, reserveSize)
 	_, _ = rand.Read(b)
 	return d.writeFile(reserveName, b)
+}
+
+// TryRoom tells whether a large record has room, and the reserve if it is not taken:
+// it writes a file and removes it, unless the system says before that there is none.
+// What room there is stays for others.
+func (d Folder) TryRoom(reserved bool) error {
+	n := roomSize
+	if !reserved {
+		n += reserveSize
+	}
+	if free, ok := freeBytes(d.Path); ok && free < uint64(n) {
+		return errNoRoom
+	}
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	if err := d.step("create", roomName+newSuffix); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, roomName+newSuffix), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = d.step("write", roomName+newSuffix); err == nil {
+		_, err = f.Write(b)
+	}
+	return errors.Join(err, f.Close(), d.remove(roomName+newSuffix))
 }
 
 // GiveReserve gives that room back.

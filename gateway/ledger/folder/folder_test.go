@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -206,6 +207,31 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, Folder{Path: dir}.GiveReserve())
 	require.NoFileExists(t, path)
 	require.Error(t, Folder{Path: dir}.GiveReserve())
+}
+
+func TestTryRoom(t *testing.T) {
+	t.Parallel()
+	dir := made(t)
+	free, ok := freeBytes(dir)
+	require.True(t, ok)
+	require.Positive(t, free)
+	_, ok = freeBytes(filepath.Join(dir, "none"))
+	require.False(t, ok)
+	for _, reserved := range []bool{true, false} {
+		require.NoError(t, Folder{Path: dir}.TryRoom(reserved))
+		for _, at := range []string{"create", "write", "remove"} {
+			broken := errors.New("broken")
+			d := Folder{Path: dir, Step: func(what, base string) error {
+				if what == at && base == "room.new" {
+					return broken
+				}
+				return nil
+			}}
+			require.ErrorIs(t, d.TryRoom(reserved), broken, at)
+		}
+		require.NoError(t, Folder{Path: dir}.TryRoom(reserved), "what is left is no hindrance")
+		require.NoFileExists(t, filepath.Join(dir, "room.new"))
+	}
 }
 
 func TestFile(t *testing.T) {

@@ -16,6 +16,15 @@ func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
+// freeBytes is what an owner of files may still write on a disk.
+func freeBytes(dir string) (n uint64, ok bool) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, false
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), true //nolint:unconvert,gosec // the types differ from system to system; neither is below zero
+}
+
 // lockDir takes the directory for this process until unlock is called.
 func lockDir(dir string) (unlock func() error, err error) {
 	d, err := os.Open(dir)

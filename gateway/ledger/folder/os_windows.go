@@ -14,6 +14,15 @@ func NoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }
 
+// freeBytes is what an owner of files may still write on a disk.
+func freeBytes(dir string) (n uint64, ok bool) {
+	path, err := windows.UTF16PtrFromString(dir)
+	if err == nil {
+		err = windows.GetDiskFreeSpaceEx(path, &n, nil, nil)
+	}
+	return n, err == nil
+}
+
 // lockDir takes the directory for this process until unlock is called.
 func lockDir(dir string) (unlock func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
