@@ -297,12 +297,22 @@ func (p *place) dial() *net.UnixConn {
 
 func (p *place) call(said wire.Call) *called {
 	p.t.Helper()
+	return p.callTo(said, nil)
+}
+
+// callTo is a call whose output goes to a file, which it closes.
+func (p *place) callTo(said wire.Call, to *os.File) *called {
+	p.t.Helper()
 	inR, in, err := os.Pipe()
 	require.NoError(p.t, err)
 	out, outW, err := os.Pipe()
 	require.NoError(p.t, err)
 	errs, errW, err := os.Pipe()
 	require.NoError(p.t, err)
+	if to != nil {
+		require.NoError(p.t, outW.Close())
+		outW = to
+	}
 	c := &called{p.dial(), in, out, errs}
 	p.t.Cleanup(func() { _, _, _, _ = c.conn.Close(), in.Close(), out.Close(), errs.Close() })
 	payload, err := said.Append(nil)

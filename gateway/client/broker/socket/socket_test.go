@@ -61,6 +61,29 @@ func TestCalls(t *testing.T) {
 	})
 }
 
+// What a caller's output cannot take is lost, and no success: the broker writes it.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	each(t, func(t *testing.T, f *fake) { //nolint:thelper // the test itself
+		p := newPlace(t)
+		session, err := p.broker.Accept(f.lend(p.broker, "one", "fx", time.Minute), "")
+		require.NoError(t, err)
+		for word, end := range map[string]string{"say": "a lot", "say a": "a lot " + strings.Repeat("x", 100000)} {
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			require.NoError(t, err)
+			c := p.callTo(wire.Call{Session: session, Name: "fx", Args: append(strings.Fields(word), end)}, full)
+			_, e := c.wait(t)
+			require.Equal(t, wire.Exit{
+				Status: 255, Ended: true, Message: "standard output: no space left on device; the command has ended with status 0",
+			}, e)
+		}
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		_, e := p.callTo(wire.Call{Session: session, Name: "fx", Args: []string{"say", "a"}}, w).wait(t)
+		require.Equal(t, wire.Exit{Ended: true}, e, "a reader that has left loses nothing")
+	})
+}
+
 // A caller that is gone takes its command with it.
 func TestCallerThatLeaves(t *testing.T) {
 	f := newFake(t, "/ip4/127.0.0.1/tcp/0")
