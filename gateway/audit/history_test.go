@@ -162,6 +162,11 @@ func TestFileOfALedgerThatGrowsAndPrunes(t *testing.T) {
 	place := File(path, b.VerifierKey(), b.dir) // all the time
 	never := filepath.Join(t.TempDir(), "never")
 	require.NoError(t, b.keep(never))
+	verifier := must(note.NewVerifier(b.VerifierKey()))
+	point := func() segment.Checkpoint { return must(segment.OpenCheckpoint(must(b.Checkpoint()), verifier)) }
+	early, first := &chain.Past{Dir: b.dir}, point()
+	b.ops("early", 1)
+	require.NoError(t, early.Contains(t.Context(), first, point(), verifier))
 	keep := func() {
 		t.Helper()
 		require.NoError(t, place.Keep(t.Context(), must(b.Checkpoint())))
@@ -199,6 +204,7 @@ func TestFileOfALedgerThatGrowsAndPrunes(t *testing.T) {
 	err = b.keep(never)
 	require.ErrorIs(t, err, chain.ErrPruned)
 	require.NotErrorIs(t, err, ErrRolledBack)
+	require.ErrorIs(t, early.Contains(t.Context(), first, point(), verifier), chain.ErrPruned, "where it was going on")
 	require.Equal(t, old, readFile(t, never))
 	v, err := Verify(b.dir, []Kept{must(ReadKept(never))})
 	require.NoError(t, err)
@@ -236,6 +242,9 @@ func TestPastGoesOn(t *testing.T) {
 	// What is not there is no proof.
 	b.ops("c", 1)
 	fourth := point()
+	fork := third
+	fork.Root[0] ^= 1
+	require.ErrorIs(t, h.Contains(t.Context(), fork, fourth, verifier), ErrRolledBack, "as large as what was read, and another")
 	require.Error(t, (&chain.Past{}).Contains(t.Context(), third, fourth, verifier))
 	require.ErrorIs(t, (&chain.Past{Dir: filepath.Join(b.dir, "none")}).Contains(t.Context(), third, fourth, verifier), os.ErrNotExist)
 	more := fourth
