@@ -129,6 +129,14 @@ a refusal (126), or a stop by the gateway (124).
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s |\n",
 			c.code, c.name, c.stage, retry, status(c.refused), status(c.ended), c.public)
 	}
+	b.WriteString(`
+## What is no code of a gateway
+
+` + "`NOT_SENT`" + ` stands in place of a code in what ` + "`lend run`, `lend ops attach`" + ` and a shim tell programs
+(` + "`--result FILE`, `--json`" + `), and in the results of ` + "`lend mcp`" + `: nothing was sent, so nothing ran; ` + "`origin` is `caller`" + `,
+` + "`ran` is `no`" + `, and the message says why. The exit status is 125, or 130 if the caller cancelled it before that. It has no number
+and never travels.
+`)
 	return b.Bytes()
 }
 

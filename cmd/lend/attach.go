@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,12 +43,14 @@ already is not missed, and the status is the command's.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.op = args[0]
 			started := time.Now()
-			run, err := a.attach(cmd.Context(), f, tail)
-			status, err := a.report(f, run, err, started)
+			err := replaceable("--result", f.result)
+			var run *client.Cmd
 			if err != nil {
-				a.problem(err.Error(), hintOf(err))
+				f.result = ""
+			} else {
+				run, err = a.attach(cmd.Context(), f, tail)
 			}
-			if status != 0 {
+			if status := a.tell(f, run, err, started); status != 0 {
 				return &statusError{status}
 			}
 			return nil
@@ -55,12 +58,15 @@ already is not missed, and the status is the command's.`,
 	}
 	leaseFlags(c, &f)
 	c.Flags().BoolVar(&tail, "tail", false, "do not miss output that is gone already")
-	c.Flags().DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait for another process that follows it; 0 does not")
+	c.Flags().Var(atLeastNone(&f.wait, 10*time.Second), "wait", "how long to wait for another process that follows it; 0 does not")
 	c.Flags().StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
 	return c
 }
 
 func (a *app) attach(ctx context.Context, f runFlags, tail bool) (*client.Cmd, error) {
+	if err := operationID(f.op, false); err != nil {
+		return nil, err
+	}
 	c, err := a.newClient(f)
 	if err != nil {
 		return nil, err
@@ -68,8 +74,33 @@ func (a *app) attach(ctx context.Context, f runFlags, tail bool) (*client.Cmd, e
 	defer func() { _ = c.Close() }() // what is left of it is told by the error
 	cmd := c.Attach(ctx, f.op)
 	cmd.Tail, cmd.Stdout, cmd.Stderr = tail, a.out, a.err
-	return cmd, cmd.Run()
+	return cmd, a.attachError(ctx, f, cmd.Run())
 }
+
+// attachError says what an attach has to say otherwise than a run, which starts
+// something.
+func (a *app) attachError(ctx context.Context, f runFlags, err error) error {
+	var refused *client.RefusedError
+	var ended *client.EndedError
+	var exit *client.ExitError
+	switch {
+	case errors.As(err, &refused) && refused.Code == protocol.CodeBusy:
+		return &hinted{err, "another process follows it, or the gateway is busy: try again later; lend ops attach --wait waits longer"}
+	case err == nil || errors.As(err, &refused) || errors.As(err, &ended) || errors.As(err, &exit) || ctx.Err() == nil:
+		return err
+	}
+	return hintf(a.goOn(f, f.op), "%w", &leftWaiting{})
+}
+
+// leftWaiting says that an attach was left before it followed anything.
+type leftWaiting struct{}
+
+func (*leftWaiting) Error() string {
+	return "left while waiting; nothing was followed, and the operation goes on"
+}
+
+// Unwrap makes it a cancel of the caller's.
+func (*leftWaiting) Unwrap() error { return context.Canceled }
 
 func (a *app) opsStatusCommand() *cobra.Command {
 	var f runFlags
@@ -146,6 +177,9 @@ func (a *app) operationStatus(ctx context.Context, f runFlags, id string) (*oper
 // operationElsewhere names an operation of this machine's on the gateway of a lease, and
 // makes a client of that, which the caller must close.
 func (a *app) operationElsewhere(f runFlags, id string) (c *client.Client, key protocol.OperationKey, err error) {
+	if err = operationID(id, false); err != nil {
+		return nil, key, err
+	}
 	if key.Operation, err = name.ParseOperationID(id); err != nil {
 		return nil, key, &usageError{err: err}
 	}

@@ -53,7 +53,7 @@ ready, stdout says so. Log lines, in JSON, go to stderr. ^C and SIGTERM end it.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.broker(cmd.Context(), level, wait) },
 	}
 	c.Flags().StringVar(&level, "log", "info", "the least level to log: debug, info, warn or error")
-	c.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long a shim waits when a gateway is busy, or its link is lost; 0 does not")
+	c.Flags().Var(atLeastNone(&wait, 10*time.Second), "wait", "how long a shim waits when a gateway is busy, or its link is lost; 0 does not")
 	c.AddCommand(a.brokerStatusCommand(), a.brokerCloseCommand())
 	return c
 }

@@ -53,7 +53,7 @@ func (a *app) callerFlags(c *cobra.Command, f *runFlags) {
 	fl.IntVar(&f.leaseFD, "lease-fd", -1, "read the lease from this file descriptor")
 	fl.StringVar(&f.version, "version", "", "show this version of the Connector only")
 	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway beside those of the lease")
-	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait for a connection; 0 is the least")
+	fl.Var(atLeastNone(&f.wait, 10*time.Second), "wait", "how long to wait for a connection; 0 is the least")
 }
 
 // lent returns what may be run, of all or of args (KEY, COMMAND).

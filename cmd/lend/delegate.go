@@ -52,7 +52,7 @@ gets no leave for by this.`,
 	fl := c.Flags()
 	fl.StringVar(&f.to, "to", "", "the next holder: a peer ID, or a name of this machine's policy (required)")
 	fl.StringVar(&f.version, "version", "", "the Connector's version (default: the only one in the lease)")
-	fl.DurationVar(&f.life, "life", 0, "how long it lives (default: 10m, or as long as the lease does)")
+	fl.Var(moreThanNone(&f.life), "life", "how long it lives (default: 10m, or as long as the lease does)")
 	fl.IntVar(&f.operations, "operations", 0, "how many operations it may start (default: as many as the lease)")
 	fl.IntVar(&f.atOnce, "at-once", 0, "how many may run at the same time (default: as many as the lease)")
 	fl.StringArrayVar(&f.pins, "pin", nil, "PARAMETER=VALUE that every call must have; repeat a parameter to allow several values")

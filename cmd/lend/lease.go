@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -63,7 +64,8 @@ that.`,
 	fl := c.Flags()
 	fl.StringVar(&f.to, "to", "", "the holder: a name of the policy or a peer ID (required)")
 	fl.StringVar(&f.version, "version", "", "the Connector's version (default: the only installed one)")
-	fl.DurationVar(&f.life, "life", lease.DefaultLife, "how long the lease lives")
+	f.life = lease.DefaultLife
+	fl.Var(moreThanNone(&f.life), "life", "how long the lease lives")
 	fl.StringVar(&f.invocation, "invocation", "", "the invocation that it is for (default: a new one)")
 	fl.IntVar(&f.operations, "operations", 1000, "how many operations it may start")
 	fl.IntVar(&f.atOnce, "at-once", 8, "how many may run at the same time")
@@ -82,9 +84,6 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	if f.to == "" {
 		return usagef("lend lease issue --to PEER KEY COMMAND", "--to is missing")
 	}
-	if f.life <= 0 {
-		return usagef("--life 10m", "--life %s: a lease lives for some time", f.life)
-	}
 	if f.depth < 0 || f.depth > lease.MaxDepth {
 		return usagef("--depth 1", "--depth %d: want 0 to %d", f.depth, lease.MaxDepth)
 	}
@@ -94,6 +93,9 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	}
 	pol, err := loadPolicy(p.policy())
 	if err != nil {
+		return err
+	}
+	if err := ledgerTakes(cmd.Context(), p); err != nil {
 		return err
 	}
 	l, owner, err := a.composeLease(p, pol, f, args)
@@ -119,18 +121,25 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	if f.out == "-" && isTerminal(a.out) {
 		return usagef("lend lease issue … --out FILE", "a lease is not written to a terminal")
 	}
-	if err := a.rememberLease(p, &l, l.Issuer); err != nil {
-		return err
-	}
-	if f.out == "-" {
-		_, err := a.out.Write(text)
-		return err
-	}
 	out := f.out
 	if out == "" {
 		out = fileName(f.to) + "-" + args[0] + ".lease"
 	}
-	if err := ownerfile.Create(out, text); err != nil {
+	create := ownerfile.Create
+	if f.force && out != "-" {
+		if err := replaceable("--out", out); err != nil {
+			return err
+		}
+		create = func(path string, data []byte) error { return replaceFile("--out", path, data) }
+	}
+	if err := a.rememberLease(p, &l, l.Issuer); err != nil {
+		return err
+	}
+	if out == "-" {
+		_, err := a.out.Write(text)
+		return err
+	}
+	if err := create(out, text); err != nil {
 		_ = issued.Forget(p.issued(), l.ID) // nobody has it
 		if errors.Is(err, os.ErrExist) {
 			return usagef("lend lease issue … --out ANOTHER, or remove it first", "%s exists already", out)
@@ -150,6 +159,16 @@ func (a *app) issueLease(cmd *cobra.Command, f issueFlags, args []string) error 
 	}{jsonSchema, out, shown}, func() error {
 		return a.say("%s: lease %s for %s until %s", out, l.ID, l.Holder, l.NotAfter.Format(time.RFC3339))
 	})
+}
+
+// ledgerTakes refuses while the gateway that runs here is locked for the sake of its
+// ledger, as notRevokedToday does under a lockdown.
+func ledgerTakes(ctx context.Context, p paths) error {
+	s, err := admin.NewClient(p.socket).Status(ctx)
+	if err != nil || s.Ledger.Failed == "" {
+		return nil //nolint:nilerr // without a gateway the next one finds out
+	}
+	return hintf("lend status", "the gateway would deny the lease: the ledger is not usable: %s", s.Ledger.Failed)
 }
 
 // fileName makes a label or a peer ID short enough for a file name.

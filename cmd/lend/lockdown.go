@@ -86,21 +86,30 @@ func notKept(ctx context.Context, gateway *admin.Client, markErr error) error {
 }
 
 func (a *app) unlockCommand() *cobra.Command {
-	var acceptLoss bool
+	var acceptLoss, yes bool
 	c := &cobra.Command{
 		Use:   "unlock",
 		Short: "end a lockdown",
 		Long: `End a lockdown: leases count again, unless they have expired or were revoked.
 What was ended by it stays ended.
 
-If the file of revocations is lost or damaged, everything is denied as well.
-Restore it and say lend unlock: it counts again if it has all that was revoked.
-Or say --accept-loss: the file is set aside, and every lease that was issued
-until now is revoked.`,
-		Example: "  lend unlock\n  lend unlock --accept-loss",
+If the file of revocations is lost or damaged, everything is denied as well, and
+lend unlock fails (exit status 1). Restore the file and say lend unlock: it
+counts again if it has all that was revoked. Or say --accept-loss --yes: the
+file is set aside, and every lease that was issued until now is revoked.`,
+		Example: "  lend unlock\n  lend unlock --accept-loss --yes",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.unlock(cmd.Context(), acceptLoss) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case acceptLoss && !yes:
+				return usagef("lend unlock --accept-loss --yes", "this revokes every lease that was issued until now, if the revocations are lost: say --yes")
+			case yes && !acceptLoss:
+				return usagef("lend unlock --accept-loss --yes", "--yes is for --accept-loss")
+			}
+			return a.unlock(cmd.Context(), acceptLoss)
+		},
 	}
+	c.Flags().BoolVar(&yes, "yes", false, "do it, with --accept-loss")
 	c.Flags().BoolVar(&acceptLoss, "accept-loss", false, "begin a file of revocations anew if it is lost or damaged")
 	return c
 }
@@ -110,27 +119,45 @@ func (a *app) unlock(ctx context.Context, acceptLoss bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := admin.NewClient(p.socket).Lockdown(ctx, admin.Lockdown{AcceptLoss: acceptLoss})
+	gateway := admin.NewClient(p.socket)
+	r, err := gateway.Lockdown(ctx, admin.Lockdown{AcceptLoss: acceptLoss})
 	if errors.Is(err, admin.ErrNotRunning) {
 		r, err = a.unlockAlone(p, acceptLoss)
 	}
 	if err != nil {
 		return err
 	}
+	if r.Lost && !acceptLoss {
+		return stillDenied(ctx, gateway, p, r)
+	}
 	return a.show(r, func() error {
 		if r.Restored {
 			a.note("the file of revocations is readable again, and counts")
 		}
-		if r.Lost && acceptLoss {
+		if r.Lost {
 			a.note("the file of revocations was begun anew: every lease that was issued until now is revoked")
-		} else if r.Lost {
-			a.note("lend: hint: the file of revocations is not readable, or lacks some: restore it and lend unlock again, or lend unlock --accept-loss")
 		}
 		if !r.Was {
 			return a.say("there is no lockdown")
 		}
 		return a.say("unlocked")
 	})
+}
+
+// stillDenied is the error of an unlock that lets nothing through, since the revocations
+// are lost.
+func stillDenied(ctx context.Context, gateway *admin.Client, p paths, r admin.Lockdown) error {
+	why := "the revocations are not readable, or lack some"
+	if s, err := gateway.Status(ctx); err == nil && s.Revocations.Failed != "" {
+		why = s.Revocations.Failed
+	} else if err := openRevocations(p).Unreadable(); err != nil {
+		why = err.Error()
+	}
+	ended := ""
+	if r.Was {
+		ended = "the lockdown is over, but "
+	}
+	return hintf("restore "+p.revocations()+" and lend unlock again, or lend unlock --accept-loss --yes", "%severything stays denied: %s", ended, why)
 }
 
 func (a *app) unlockAlone(p paths, acceptLoss bool) (admin.Lockdown, error) {

@@ -18,7 +18,6 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker/socket"
 	"github.com/lendcli/lend/gateway/client/mcp"
 	"github.com/lendcli/lend/gateway/client/mcp/loopback"
-	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
@@ -64,7 +63,7 @@ to configure an agent.`,
 	fl.StringArrayVar(&f.leases, "lease", nil, "a lease file; - reads standard input, only with --listen")
 	fl.IntVar(&f.run.leaseFD, "lease-fd", -1, "read the lease from this file descriptor")
 	fl.StringArrayVar(&f.run.addresses, "address", nil, "an address of the gateway beside those of the lease")
-	fl.DurationVar(&f.run.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy, or its link is lost; 0 does not")
+	fl.Var(atLeastNone(&f.run.wait, 10*time.Second), "wait", "how long to wait when the gateway is busy, or its link is lost; 0 does not")
 	fl.StringVar(&f.listen, "listen", "", "serve HTTP here: 127.0.0.1:PORT or [::1]:PORT; port 0 takes a free one")
 	fl.StringVar(&f.bearerFile, "bearer-file", "", "write the bearer to this file instead of printing it")
 	fl.IntVar(&f.maxOutput, "max-output", 64<<10, "how many bytes of each output a result shows, at most 4194304")
@@ -74,6 +73,9 @@ to configure an agent.`,
 }
 
 func (a *app) mcp(ctx context.Context, f mcpFlags) error {
+	if err := replaceable("--bearer-file", f.bearerFile); err != nil {
+		return err
+	}
 	if f.listen == "" {
 		a.json = false // standard output is the protocol's
 	}
@@ -140,7 +142,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, s *mcp.Server, invocation
 	}{jsonSchema, e.URL() + mcp.Path, invocation, bearer, f.bearerFile}
 	if f.bearerFile != "" {
 		r.Bearer = ""
-		if err := ownerfile.Replace(f.bearerFile, []byte(bearer+"\n")); err != nil {
+		if err := replaceFile("--bearer-file", f.bearerFile, []byte(bearer+"\n")); err != nil {
 			return fmt.Errorf("write the bearer: %w", err)
 		}
 		defer func() {

@@ -92,6 +92,9 @@ recorded.`,
 		Example: "  lend ops show op-7KQ2\n  lend ops show job-1234567890123456 --peer laptop --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := operationID(args[0], true); err != nil {
+				return err
+			}
 			c, err := a.gatewayHere()
 			if err != nil {
 				return err
@@ -120,6 +123,9 @@ end. One that has ended stays as it is.`,
 		Example: "  lend ops cancel op-7KQ2\n  lend ops cancel op-7KQ2 --now",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := operationID(args[0], true); err != nil {
+				return err
+			}
 			c, err := a.gatewayHere()
 			if err != nil {
 				return err

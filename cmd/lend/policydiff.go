@@ -67,7 +67,7 @@ Exit status 0, whatever it finds; with --exit-code, 1 if there is any line.`,
 		},
 	}
 	c.Flags().BoolVar(&code, "exit-code", false, "exit with 1 if anything differs")
-	c.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far back to look into the ledger; 0 leaves it out")
+	c.Flags().Var(atLeastNone(&since, 30*24*time.Hour), "since", "how far back to look into the ledger; 0 leaves it out")
 	bindLong(c, &long)
 	return c
 }

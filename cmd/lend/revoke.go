@@ -252,7 +252,7 @@ func openRevocations(p paths) *revocations.Store {
 
 func lostHint(err error) error {
 	if errors.Is(err, revocations.ErrUnreadable) {
-		return &hinted{err: err, hint: "restore the file and lend unlock, or lend unlock --accept-loss"}
+		return &hinted{err: err, hint: "restore the file and lend unlock, or lend unlock --accept-loss --yes"}
 	}
 	return err
 }
@@ -266,6 +266,11 @@ func (a *app) revokeThere(ctx context.Context, f revokeFlags, file string) error
 	l, err := a.readLease(file)
 	if err != nil {
 		return err
+	}
+	if identity, err := loadIdentity(p); err == nil {
+		if self, err := peerID(identity); err == nil && self == l.Lease.Gateway {
+			return usagef("lend lease revoke "+quoteWord(file), "that lease is of this machine's own gateway: leave out --sign")
+		}
 	}
 	key, signer, err := revokerOf(p, &l)
 	if err != nil {

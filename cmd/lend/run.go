@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/client"
-	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 )
@@ -58,7 +60,8 @@ Exit status: that of the command, or 128+n for signal n; and of its own
   130  cancelled by the caller
   255  outcome unknown, or the end is on record and its output is gone
 --result FILE says which it was, since a command may return these as well; with
---json the same object is the last line of standard error.
+--json the same object is the last line of standard error. FILE is new or a
+regular file, which it replaces; anything else is refused before the run.
 
 The same --op again, with the same arguments, runs nothing twice: it follows the
 command that still runs, or tells how it ended.
@@ -74,11 +77,7 @@ TERM=dumb.`,
   lend run --lease l.lease --help github issue.list`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			status, err := a.remote(cmd.Context(), f, args)
-			if err != nil {
-				a.problem(err.Error(), hintOf(err))
-			}
-			if status != 0 {
+			if status := a.remote(cmd.Context(), f, args); status != 0 {
 				return &statusError{status}
 			}
 			return nil
@@ -91,8 +90,8 @@ TERM=dumb.`,
 	fl.StringVar(&f.op, "op", "", "the operation ID: 16 to 64 letters, digits, - and _ (default: a new one)")
 	fl.StringVar(&f.version, "version", "", "the Connector's version, if the lease has several")
 	fl.StringArrayVar(&f.addresses, "address", nil, "an address of the gateway beside those of the lease")
-	fl.DurationVar(&f.timeout, "timeout", 0, "cancel the command after this time (default: the gateway's limit)")
-	fl.DurationVar(&f.wait, "wait", 10*time.Second, "how long to wait when the gateway is busy, or its link is lost; 0 does not")
+	fl.Var(moreThanNone(&f.timeout), "timeout", "cancel the command after this time (default: the gateway's limit)")
+	fl.Var(atLeastNone(&f.wait, 10*time.Second), "wait", "how long to wait when the gateway is busy, or its link is lost; 0 does not")
 	fl.StringVar(&f.result, "result", "", "write what happened to this file, as JSON")
 	fl.StringVar(&f.stdin, "stdin", "auto", "send standard input: yes, no, or auto: if the command takes any")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "do not show how many bytes have passed")
@@ -101,17 +100,45 @@ TERM=dumb.`,
 	return c
 }
 
-// exitNotSent is the status of a run of which nothing was sent.
-const exitNotSent = 125
+// exitNotSent is the status of a run of which nothing was sent, and codeNotSent what
+// its result has instead of a reason code.
+const (
+	exitNotSent = 125
+	codeNotSent = "NOT_SENT"
+)
 
-// remote runs one command and returns the exit status; the error is for people.
-func (a *app) remote(ctx context.Context, f runFlags, args []string) (int, error) {
+// remote runs one command, tells how it ended and returns the exit status.
+func (a *app) remote(ctx context.Context, f runFlags, args []string) int {
 	started := time.Now()
-	if status, told, done := a.runThroughBroker(ctx, f, args); done {
-		return status, told
+	if err := replaceable("--result", f.result); err != nil {
+		f.result = ""
+		return a.tell(f, nil, err, started)
 	}
-	cmd, err := a.runRemote(ctx, f, args)
-	return a.report(f, cmd, err, started)
+	var op atomic.Pointer[string] // what may have been sent
+	s := a.catchInterrupts(ctx, func() int {
+		if id := op.Load(); id != nil {
+			return a.tell(f, &client.Cmd{OperationID: *id}, leftBehind(), started)
+		}
+		return a.tell(f, nil, leftEarly(), started)
+	})
+	sending := func(id string) { op.Store(&id) }
+	if told := a.runThroughBroker(ctx, f, args, s, sending); told != nil {
+		s.settle(told)
+		return s.finish()
+	}
+	a.runRemote(ctx, f, args, s, sending, func(cmd *client.Cmd, err error) {
+		s.settle(func() int { return a.tell(f, cmd, err, started) })
+	})
+	return s.finish()
+}
+
+// tell tells programs and people how a run ended, and returns its exit status.
+func (a *app) tell(f runFlags, cmd *client.Cmd, err error, started time.Time) int {
+	status, people := a.report(f, cmd, err, started)
+	if people != nil {
+		a.problem(people.Error(), hintOf(people))
+	}
+	return status
 }
 
 // report tells programs how a run ended and returns its exit status, with what to
@@ -130,10 +157,14 @@ func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) 
 	if a.json {
 		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
 	}
-	if people := forPeople(err); people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
+	people := forPeople(err)
+	if hint := hintOf(err); people != nil && hint != "" && hintOf(people) == "" {
+		people = &hinted{people, hint}
+	}
+	if people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
 		return status, advised(people)
 	}
-	return status, &hinted{forPeople(err), a.goOn(f, r.OperationID)}
+	return status, &hinted{people, a.goOn(f, r.OperationID)}
 }
 
 // goOn is the command that asks what became of an operation. It holds no lease, only
@@ -160,47 +191,65 @@ func quoteWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// runRemote is the run itself. The Cmd is nil if nothing could be sent.
-func (a *app) runRemote(ctx context.Context, f runFlags, args []string) (*client.Cmd, error) {
+// runRemote is the run itself. It gives its end to settle as soon as that is known; the
+// Cmd is nil if nothing could be sent.
+func (a *app) runRemote(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string), settle func(*client.Cmd, error)) {
 	stdin, err := a.inputFor(f)
 	if err != nil {
-		return nil, err
+		settle(nil, err)
+		return
 	}
 	c, err := a.newClient(f)
 	if err != nil {
-		return nil, err
+		settle(nil, err)
+		return
 	}
 	defer func() { _ = c.Close() }() // what is left of it is told by the error
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if f.timeout > 0 {
-		runCtx, cancel = context.WithTimeout(runCtx, f.timeout)
-		defer cancel()
+		var end context.CancelFunc
+		runCtx, end = context.WithTimeout(runCtx, f.timeout)
+		defer end()
 	}
 	signal.Ignore(syscall.SIGPIPE) // a reader that has enough (head -1) must end the remote side, not this program
-	signals := newSignals(cancel, func(op string) string { return a.goOn(f, op) })
-	if ctx.Err() != nil { // ^C came before that
-		cancel()
-	}
-	a.stopSignals()
-	defer signals.stop()
+	var running atomic.Pointer[client.Cmd]
+	hurryCtx, endHurry := context.WithCancel(context.WithoutCancel(ctx))
+	var hurry sync.WaitGroup
+	defer func() {
+		s.do(nil)
+		endHurry()
+		hurry.Wait()
+	}()
+	s.do(func(n int) {
+		if n == 1 {
+			cancel()
+		} else if cmd := running.Load(); cmd != nil {
+			hurry.Go(func() {
+				_, _ = cmd.Cancel(hurryCtx, time.Millisecond) // the first cancel is on its way
+			})
+		}
+	})
 	shown := a.newProgress(f.quiet)
-	defer shown.end()
 	attempt := func(stdin io.Reader) (*client.Cmd, error) {
 		cmd := c.Command(runCtx, args[0], args[1], args[2:]...)
-		cmd.Version, cmd.OperationID = f.version, f.op
+		cmd.Version, cmd.OperationID = f.version, cmp.Or(f.op, "op-"+rand.Text())
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, shown.output(a.out), shown.output(a.err)
-		signals.follow(cmd)
+		if runCtx.Err() == nil {
+			sending(cmd.OperationID)
+		}
 		if err := cmd.Start(); err != nil {
 			return cmd, err
 		}
+		running.Store(cmd)
 		return cmd, cmd.Wait()
 	}
 	cmd, err := attempt(shown.input(stdin))
 	if stdin != nil && f.stdin == "auto" && isRefusal(err, protocol.CodeInputRejected) {
-		return attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
+		cmd, err = attempt(nil) // nothing ran and nothing was read: a local command would leave its input alone
 	}
-	return cmd, err
+	shown.end()
+	settle(cmd, err)
 }
 
 func isRefusal(err error, code protocol.Code) bool {
@@ -315,55 +364,6 @@ func (a *app) findLease(f runFlags) (lease.File, error) {
 	}
 }
 
-// signals makes ^C, TERM and HUP a cancel: the first asks politely, the second
-// shortens the grace, the third leaves.
-type signals struct {
-	cancel         context.CancelFunc
-	goOn           func(op string) string
-	in             chan os.Signal
-	done, finished chan struct{}
-	cmd            atomic.Pointer[client.Cmd]
-}
-
-func newSignals(cancel context.CancelFunc, goOn func(op string) string) *signals {
-	s := &signals{cancel: cancel, goOn: goOn, in: make(chan os.Signal, 4), done: make(chan struct{}), finished: make(chan struct{})}
-	signal.Notify(s.in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go s.watch()
-	return s
-}
-
-func (s *signals) follow(c *client.Cmd) { s.cmd.Store(c) }
-
-func (s *signals) stop() {
-	signal.Stop(s.in)
-	close(s.done)
-	<-s.finished
-}
-
-func (s *signals) watch() {
-	defer close(s.finished)
-	for n := 1; ; n++ {
-		select {
-		case <-s.done:
-			return
-		case <-s.in:
-		}
-		switch n {
-		case 1:
-			s.cancel()
-		case 2:
-			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
-			if cmd := s.cmd.Load(); cmd != nil {
-				_, _ = cmd.Cancel(ctx, time.Millisecond) // the first cancel is on its way
-			}
-			end()
-		default:
-			fmt.Fprintf(os.Stderr, "lend: error: left before the end; the outcome is unknown\nlend: hint: %s\n", harmless(s.goOn(s.cmd.Load().OperationID)))
-			os.Exit(protocol.CodeOutcomeUnknown.EndStatus())
-		}
-	}
-}
-
 // forPeople is what is said beside the exit status: nothing about a command that
 // ended by itself.
 func forPeople(err error) error {
@@ -394,18 +394,18 @@ type result struct {
 	// Code is one of docs/codes.md: OK if the command ended by itself, NOT_SENT if
 	// nothing was sent; or OUTPUT_LOST: the command has ended, with EndCode, Status and
 	// Signal, and a part of its output is gone.
-	Code       string `json:"code"`
-	EndCode    string `json:"endCode,omitempty"`
-	Status     *int   `json:"status,omitempty"`
-	Signal     string `json:"signal,omitempty"`
-	Message    string `json:"message,omitempty"`
-	Advice     string `json:"advice,omitempty"`
-	Retryable  bool   `json:"retryable"`
-	Forced     bool   `json:"forced,omitempty"`
-	Stdin      uint64 `json:"stdinBytes"`
-	Stdout     uint64 `json:"stdoutBytes"`
-	Stderr     uint64 `json:"stderrBytes"`
-	Duration   int64  `json:"durationMs"`
+	Code      string `json:"code" doc:"a code of docs/codes.md; OK: the command ended by itself; NOT_SENT: nothing was sent"`
+	EndCode   string `json:"endCode,omitempty"`
+	Status    *int   `json:"status,omitempty"`
+	Signal    string `json:"signal,omitempty"`
+	Message   string `json:"message,omitempty"`
+	Advice    string `json:"advice,omitempty"`
+	Retryable bool   `json:"retryable"`
+	Forced    bool   `json:"forced,omitempty"`
+	Stdin     uint64 `json:"stdinBytes"`
+	Stdout    uint64 `json:"stdoutBytes"`
+	Stderr    uint64 `json:"stderrBytes"`
+	Duration  int64  `json:"durationMs"`
 }
 
 func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result {
@@ -441,10 +441,13 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 			r.Origin, r.Ran = "caller", "unknown"
 		}
 	default:
-		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", "NOT_SENT", err.Error()
+		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", codeNotSent, err.Error()
 		r.Retryable = errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 	}
 	r.Advice = adviceOf(err)
+	if hint := hintOf(err); hint != "" && r.Advice != "" {
+		r.Advice = hint
+	}
 	return r
 }
 
@@ -453,5 +456,5 @@ func writeResult(path string, r result) error {
 	if err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
-	return ownerfile.Replace(path, append(b, '\n'))
+	return replaceFile("--result", path, append(b, '\n'))
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/lendcli/lend/gateway/client"
@@ -21,21 +20,21 @@ import (
 )
 
 // runThroughBroker has the broker of this machine run the command, if one runs here
-// and can: it returns false if nothing was sent, and lend run does it alone.
-func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string) (int, error, bool) {
+// and can. It returns what tells of the end, or nil if nothing was sent, and lend run
+// does it alone.
+func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string)) (tell func() int) {
 	started := time.Now()
+	failed := func(err error) func() int { return func() int { return a.tell(f, nil, err, started) } }
 	files, ok := a.files()
 	said, at, named := a.brokerCall(f, args[2:])
 	if !ok && named {
-		return exitNotSent, hintf("lend run --lease FILE", "a session needs files as standard streams"), true
+		return failed(hintf("lend run --lease FILE", "a session needs files as standard streams"))
 	}
 	stdin, err := a.inputFor(f)
 	if !ok || at == "" || err != nil {
-		return 0, nil, false
+		return nil
 	}
-	if f.op == "" {
-		f.op = "op-" + rand.Text()
-	}
+	f.op = cmp.Or(f.op, "op-"+rand.Text())
 	o := broker.RunOptions{
 		Connector: args[0], Command: args[1], Version: f.version, OperationID: f.op, Addresses: f.addresses, Wait: f.wait, Stdin: f.stdin,
 	}
@@ -46,23 +45,42 @@ func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string) (
 		o.Stdin = "no"
 	}
 	o.Progress = a.wantsProgress(f.quiet)
-	cancels := make(chan struct{}, 4)
-	stop := a.cancelOn(ctx, cancels, func() string { return a.goOn(f, f.op) }, f.timeout)
-	defer stop()
+	cancels := make(chan struct{}, 4) // two signals, and the timeout
+	stop := func() {
+		select {
+		case cancels <- struct{}{}:
+		default: // there are enough
+		}
+	}
+	if f.timeout > 0 {
+		defer time.AfterFunc(f.timeout, stop).Stop()
+	}
+	if s.came() {
+		return failed(leftEarly())
+	}
+	s.do(func(int) { stop() })
+	defer s.do(nil)
+	sending(f.op)
 	e, err := socket.Run(context.WithoutCancel(ctx), at, said, o, files, cancels)
 	switch {
+	case errors.Is(err, socket.ErrNotRunning) && !named && s.came():
+		return failed(leftEarly())
 	case errors.Is(err, socket.ErrNotRunning) && !named:
-		return 0, nil, false
+		return nil
 	case errors.Is(err, socket.ErrNotRunning):
 		err = &hinted{err, "lend broker"}
 	case errors.Is(err, socket.ErrLost):
 		err = &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: fmt.Errorf("%w: %w", client.ErrOutcomeUnknown, err)}
 	}
 	if err != nil {
-		status, people := a.report(f, nil, err, started)
-		return status, people, true
+		return failed(err)
 	}
-	return e.Returns(), a.reportExit(f, e), true
+	return func() int {
+		if people := a.reportExit(f, e); people != nil {
+			a.problem(people.Error(), hintOf(people))
+		}
+		return e.Returns()
+	}
 }
 
 // files are the standard streams, if they can be handed over.
@@ -108,51 +126,6 @@ func (a *app) brokerCall(f runFlags, args []string) (said wire.Call, at string, 
 	}
 	said.Lease = text
 	return said, p.broker(), false
-}
-
-// cancelOn makes ^C, TERM and HUP, and the end of a timeout, a cancel; the third signal
-// leaves.
-func (a *app) cancelOn(ctx context.Context, cancels chan<- struct{}, goOn func() string, timeout time.Duration) (stop func()) {
-	in, done, ended := make(chan os.Signal, 4), make(chan struct{}), make(chan struct{})
-	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	interrupted := ctx.Err() != nil // ^C came before that
-	a.stopSignals()
-	var over <-chan time.Time
-	if timeout > 0 {
-		t := time.NewTimer(timeout)
-		over = t.C
-	}
-	go func() {
-		defer close(ended)
-		for n := 0; ; {
-			if interrupted {
-				interrupted = false
-				n++
-			} else {
-				select {
-				case <-done:
-					return
-				case <-in:
-					n++
-				case <-over:
-				}
-			}
-			if n > 2 {
-				a.problem("left before the end; the outcome is unknown", goOn())
-				os.Exit(protocol.CodeOutcomeUnknown.EndStatus())
-			}
-			select {
-			case cancels <- struct{}{}:
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(in)
-		close(done)
-		<-ended
-	}
 }
 
 // reportExit tells programs how a run ended, as report does, and returns what to tell

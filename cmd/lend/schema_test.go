@@ -351,6 +351,9 @@ func (w *schemaWriter) fields(s *types.Struct, properties map[string]any, requir
 		name = cmp.Or(name, f.Name())
 		left := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 		properties[name] = w.schema(f.Type(), left)
+		if doc := reflect.StructTag(s.Tag(i)).Get("doc"); doc != "" {
+			properties[name].(map[string]any)["description"] = doc
+		}
 		if !left {
 			*required = append(*required, name)
 		}

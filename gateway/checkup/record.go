@@ -115,7 +115,7 @@ func (k *checks) revocations(context.Context) look.Row {
 	s := revocations.Open(k.Revocations, k.Lockdown)
 	var down *revocations.LockdownError
 	if err := s.Locked(); err != nil && !errors.As(err, &down) {
-		return failed(err, "restore the file and lend unlock, or lend unlock --accept-loss")
+		return failed(err, "restore the file and lend unlock, or lend unlock --accept-loss --yes")
 	}
 	kept := "1 is kept"
 	if n := len(s.Entries()); n != 1 {

@@ -139,6 +139,7 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 		}
 	}()
 	data, err := readFrame(c, wire.KindExit)
+	_ = c.SetWriteDeadline(time.Unix(1, 0)) // a cancel that the broker does not take is over
 	close(done)
 	<-ended
 	if err != nil {
