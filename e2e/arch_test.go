@@ -254,7 +254,7 @@ func TestSpawnsShell(t *testing.T) {
 var budgetExceptions = map[string]budget{
 	"protocol":           {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":      {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
-	"gateway":            {files: 16, codeLines: 2300, adr: "0090-revocation-takes-a-file-of-the-gateway.md"},
+	"gateway":            {files: 16, codeLines: 2320, adr: "0165-events-have-room-on-a-full-disk.md"},
 	"gateway/admin":      {exported: 36, adr: "0151-the-admin-socket-carries-an-invitation.md"},
 	"gateway/ledger":     {codeLines: 1800, exported: 27, adr: "0165-events-have-room-on-a-full-disk.md"},
 	"gateway/operation":  {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},

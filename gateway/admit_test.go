@@ -415,8 +415,12 @@ func TestCancelBeforeTheProcess(t *testing.T) {
 
 			s = w.start(l, "sleep")
 			require.IsType(t, &protocol.Refused{}, w.cancel(d, s), "without a lease nothing is remembered")
+			ask := &protocol.StatusRequest{OperationKey: w.key(s)}
+			require.Equal(t, protocol.CodeOperationUnknown, w.control(d, ask).(*protocol.Refused).Code)
 			require.Equal(t, &protocol.CancelReply{State: protocol.OperationNotStarted}, w.cancel(d, s, l))
+			require.Equal(t, &protocol.StatusReply{State: protocol.OperationNotStarted}, w.control(d, ask))
 			d.run(s).wantRefused(protocol.CodeCancelled)
+			require.Equal(t, &protocol.StatusReply{State: protocol.OperationNotStarted}, w.control(d, ask))
 			require.Zero(t, w.host.Running.Load())
 		})
 	}

@@ -135,7 +135,7 @@ func (n *Node) status(c caller, q *protocol.StatusRequest) (protocol.ControlRepl
 	switch {
 	case err != nil:
 		return nil, err
-	case o.State == ledger.StateNone:
+	case o.State == ledger.StateNone && !n.live.early.Has(k): // one that was cancelled before has not started
 		return nil, &stateError{o.State}
 	case o.State == ledger.StateEnded:
 		exit := exitOf(o.End)

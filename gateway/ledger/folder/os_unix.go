@@ -22,7 +22,7 @@ func freeBytes(dir string) (n uint64, ok bool) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, false
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), true //nolint:unconvert,gosec // the types differ from system to system; neither is below zero
+	return uint64(s.Bavail) * uint64(s.Bsize), true //nolint:unconvert // the types differ from system to system; neither is below zero
 }
 
 // lockDir takes the directory for this process until unlock is called.
