@@ -74,7 +74,7 @@ func (a *app) attach(ctx context.Context, f runFlags, tail bool) (*client.Cmd, e
 	defer func() { _ = c.Close() }() // what is left of it is told by the error
 	cmd := c.Attach(ctx, f.op)
 	cmd.Tail, cmd.Stdout, cmd.Stderr = tail, a.out, a.err
-	return cmd, a.attachError(ctx, f, cmd.Run())
+	return cmd, a.attachError(ctx, f, a.askInstead(ctx, f, cmd.Run()))
 }
 
 // attachError says what an attach has to say otherwise than a run, which starts
@@ -83,24 +83,25 @@ func (a *app) attachError(ctx context.Context, f runFlags, err error) error {
 	var refused *client.RefusedError
 	var ended *client.EndedError
 	var exit *client.ExitError
+	var output *client.OutputError
 	switch {
 	case errors.As(err, &refused) && refused.Code == protocol.CodeBusy:
 		return &hinted{err, "another process follows it, or the gateway is busy: try again later; lend ops attach --wait waits longer"}
-	case err == nil || errors.As(err, &refused) || errors.As(err, &ended) || errors.As(err, &exit) || ctx.Err() == nil:
+	case err == nil || errors.As(err, &refused) || errors.As(err, &ended) || errors.As(err, &exit) || errors.As(err, &output) || ctx.Err() == nil:
 		return err
 	}
-	return hintf(a.goOn(f, f.op), "%w", &leftWaiting{})
+	return hintf(a.goOn(f, f.op), "%w", &waitingError{})
 }
 
-// leftWaiting says that an attach was left before it followed anything.
-type leftWaiting struct{}
+// waitingError says that an attach was left before it followed anything.
+type waitingError struct{}
 
-func (*leftWaiting) Error() string {
+func (*waitingError) Error() string {
 	return "left while waiting; nothing was followed, and the operation goes on"
 }
 
 // Unwrap makes it a cancel of the caller's.
-func (*leftWaiting) Unwrap() error { return context.Canceled }
+func (*waitingError) Unwrap() error { return context.Canceled }
 
 func (a *app) opsStatusCommand() *cobra.Command {
 	var f runFlags

@@ -40,6 +40,11 @@ func (f *checkpointFlags) check(ledgerDir string) error {
 		if filepath.Dir(file) == filepath.Clean(ledgerDir) {
 			return usagef("--checkpoint-file on another disk or machine", "--checkpoint-file: who can change the ledger can change what is beside it")
 		}
+		for _, path := range []string{file, file + ".key"} {
+			if err := replaceable("--checkpoint-file", path); err != nil {
+				return err
+			}
+		}
 		f.file = file
 	}
 	if len(f.command) == 0 {

@@ -66,6 +66,8 @@ func TestFlagsReplaceRegularFilesOnly(t *testing.T) {
 		})
 	}
 	for kind, path := range others(t) {
+		f := checkpointFlags{file: path}
+		require.ErrorContains(t, f.check(t.TempDir()), "--checkpoint-file")
 		require.ErrorContains(t, writeResult(path, result{}), kind, "also what came there meanwhile")
 		require.ErrorContains(t, replaceable("--out", path), "--out ")
 	}
