@@ -165,6 +165,7 @@ func TestResult(t *testing.T) {
 		"denied":       {&protocol.Refusal{Code: protocol.CodeDenied}, "gateway", "no", "DENIED", false},
 		"timeout":      {&protocol.Ended{Code: protocol.CodeTimeout}, "gateway", "yes", "TIMEOUT", false},
 		"unknown":      {&protocol.Ended{Code: protocol.CodeOutcomeUnknown}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
+		"untold":       {&protocol.Ended{Code: protocol.CodeOutcomeUnknown, Cause: &protocol.Refusal{Code: protocol.CodeLeaseExpired}}, "caller", "unknown", "OUTCOME_UNKNOWN", false},
 		"no-record":    {&protocol.Refusal{Code: protocol.CodeOutcomeUnknown}, "gateway", "unknown", "OUTCOME_UNKNOWN", false},
 		"gone":         {&protocol.Ended{Code: protocol.CodeOutcomeUnknown, Exit: &protocol.Exit{Status: 3}}, "caller", "yes", "OUTPUT_LOST", false},
 		"gone-no-end":  {&protocol.Ended{Code: protocol.CodeOutcomeUnknown, Exit: &protocol.Exit{Code: protocol.CodeOutcomeUnknown}}, "caller", "unknown", "OUTCOME_UNKNOWN", false},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/protocol"
@@ -31,13 +33,12 @@ func lostOf(err error) *lostError {
 	switch {
 	case errors.As(err, &output) && !unknown:
 		return &lostError{output.Error(), endOf(output.End)}
-	case output != nil || !unknown || !known:
-		return nil
-	case errors.Is(err, client.ErrTakenOver):
+	case output == nil && unknown && known && errors.Is(err, client.ErrTakenOver):
 		return &lostError{"another caller has taken the operation over, and the rest of its output; " + howItEnded(*ended.Exit), *ended.Exit}
-	default:
+	case output == nil && unknown && known:
 		return &lostError{"a part of its output is gone; " + howItEnded(*ended.Exit), *ended.Exit}
 	}
+	return nil
 }
 
 // endOf is the end that an error of the client stands for.
@@ -84,4 +85,13 @@ func (w *watched) Write(b []byte) (int, error) {
 		w.lost = client.NewOutputError(w.stream, err)
 	}
 	return n, err
+}
+
+// askInstead advises, where an attach found no end, not to do the same again.
+func (a *app) askInstead(ctx context.Context, f runFlags, err error) error {
+	var ended *client.EndedError
+	if ctx.Err() != nil || !errors.As(err, &ended) || ended.Code != protocol.CodeOutcomeUnknown || lostOf(err) != nil {
+		return err
+	}
+	return &hinted{err, "lend ops status " + strings.TrimPrefix(a.goOn(f, f.op), "lend ops attach ")}
 }

@@ -429,7 +429,7 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 	case err == nil || errors.As(err, &exit):
 	case lost != nil:
 		r.lose(lost)
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && (refused.Code == protocol.CodeOutcomeUnknown || !errors.As(err, &ended)): // else it refused to tell of what may have run
 		r.Origin, r.Ran, r.Code = "gateway", "no", refused.Code.String()
 		r.Message, r.Retryable = refused.Error(), refused.Retryable()
 		if refused.Code == protocol.CodeOutcomeUnknown { // the gateway knows of a start and of no end

@@ -59,7 +59,7 @@ func TestLostOutputIsNoSuccess(t *testing.T) {
 			var lost *OutputError
 			require.ErrorAs(t, err, &lost)
 			var own *ExitError
-			require.False(t, errors.As(err, &own), "nobody takes it for the command's")
+			require.NotErrorAs(t, err, &own, "nobody takes it for the command's")
 			require.Equal(t, exit.Status != 0 || exit.Signal != "", errors.As(lost.End, &own))
 			var ended *EndedError
 			require.Equal(t, exit.Code == protocol.CodeTimeout, errors.As(err, &ended))

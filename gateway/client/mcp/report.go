@@ -69,7 +69,7 @@ func reportOf(err error, cmd *client.Cmd) Report {
 	case errors.As(err, &lost):
 		r.Outcome, r.Code, r.Message = OutcomeUnknown, codeOutputLost, lost.Error()
 		if errors.Is(err, client.ErrOutcomeUnknown) {
-			r.Ran = ranUnknown
+			r.Ran, r.Code = ranUnknown, protocol.CodeOutcomeUnknown.String()
 		}
 	case errors.As(err, &exit) && exit.Signal != "":
 		r.Outcome, r.Signal = OutcomeSignalled, exit.Signal

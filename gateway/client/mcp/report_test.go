@@ -43,7 +43,7 @@ func TestReports(t *testing.T) {
 		{&client.EndedError{Code: protocol.CodeCancelled}, "cancelled yes CANCELLED - "},
 		{&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.New("lost")}, "unknown unknown OUTCOME_UNKNOWN - "},
 		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite}, "unknown yes OUTPUT_LOST - "},
-		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite, End: &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: client.ErrOutcomeUnknown}}, "unknown unknown OUTPUT_LOST - "},
+		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite, End: &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: client.ErrOutcomeUnknown}}, "unknown unknown OUTCOME_UNKNOWN - "},
 		{client.ErrUnreachable, "not-sent no NOT_SENT - "},
 		{context.Canceled, "not-sent no NOT_SENT - "},
 	} {
