@@ -136,6 +136,9 @@ a refusal (126), or a stop by the gateway (124).
 (` + "`--result FILE`, `--json`" + `), and in the results of ` + "`lend mcp`" + `: nothing was sent, so nothing ran; ` + "`origin` is `caller`" + `,
 ` + "`ran` is `no`" + `, and the message says why. The exit status is 125, or 130 if the caller cancelled it before that. It has no number
 and never travels.
+
+` + "`OUTPUT_LOST`" + ` stands there where the command has ended and a part of its output is gone: this side could not write it, or another
+process had it. ` + "`ran` is `yes`, `endCode`, `status` and `signal`" + ` say how it ended, and the exit status is 255.
 `)
 	return b.Bytes()
 }

@@ -394,7 +394,7 @@ type result struct {
 	// Code is one of docs/codes.md: OK if the command ended by itself, NOT_SENT if
 	// nothing was sent; or OUTPUT_LOST: the command has ended, with EndCode, Status and
 	// Signal, and a part of its output is gone.
-	Code      string `json:"code" doc:"a code of docs/codes.md; OK: the command ended by itself; NOT_SENT: nothing was sent"`
+	Code      string `json:"code" doc:"a code of docs/codes.md; OK: the command ended by itself; NOT_SENT: nothing was sent; OUTPUT_LOST: it has ended, with endCode, and a part of its output is gone"`
 	EndCode   string `json:"endCode,omitempty"`
 	Status    *int   `json:"status,omitempty"`
 	Signal    string `json:"signal,omitempty"`
