@@ -320,8 +320,8 @@ moved, another key, and a ledger that was cut or set back to an older copy are
 found back to the newest checkpoint that you kept, and the record is named. It
 says what came after that one.
 
-Exit status: 0 all is right; 1 something is wrong; 2 it cannot be read, or a FILE
-is not a checkpoint as it was signed.`,
+Exit status: 0 all is right; 1 something is wrong; 2 it cannot be read, or a
+FILE is not a checkpoint as it was signed.`,
 		Example: `  lend audit verify
   lend audit verify --checkpoint /mnt/safe/lend.checkpoint
   lend audit verify --ledger /backup/ledger --checkpoint a --checkpoint b \
