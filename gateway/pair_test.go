@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -25,6 +26,14 @@ func (w *world) refusals(code protocol.Code, peer name.PeerID) (n uint64) {
 		return nil
 	}))
 	return n
+}
+
+// TestAStartThatRanIsNotRefused: it settled before its stream was served, and by then
+// something denies its end.
+func TestAStartThatRanIsNotRefused(t *testing.T) {
+	for _, err := range []error{&stateError{ledger.StateNone}, &protocol.Refusal{Code: protocol.CodeLeaseRevoked}, errors.New("other")} {
+		require.Equal(t, protocol.CodeOutcomeUnknown, refuse(untold(err)).Code)
+	}
 }
 
 // TestAdmittedStreamsAreNeverResetAsRefused: the caller would believe that nothing ran.

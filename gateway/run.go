@@ -177,10 +177,14 @@ func (n *Node) serveStart(c *call, f *protocol.Start, s operation.Session, answe
 	s.Attached, s.Input = !out.fresh, true
 	err = out.entry.op.Serve(s)
 	if errors.Is(err, operation.ErrSettled) { // it ended meanwhile
-		return n.replay(out.entry.key, s, func(err error) error { return answer(f, err) })
+		return n.replay(out.entry.key, s, func(err error) error { return answer(f, untold(err)) })
 	}
 	return err
 }
+
+// untold is why the end of what ran is not told: nobody may take it for a refusal of
+// what did not run.
+func untold(err error) error { return &protocol.Refusal{Code: protocol.CodeOutcomeUnknown, Cause: err} }
 
 // serveAttach follows an operation of the holder's own: that takes its key, and no
 // revocation, but no lease that is still valid.
