@@ -142,9 +142,9 @@ func TestLostOutputOfACancelledCommand(t *testing.T) {
 	f := newFixture(overTCP)
 	c := f.dial(t)
 	closed := make(chan struct{})
-	stopped := make(chan struct{})
+	stopped := make(chan struct{}, 8)
 	f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {
-		close(stopped)
+		stopped <- struct{}{}
 		return &protocol.CancelReply{State: protocol.OperationRunning}
 	})
 	f.then(func(v *served) {
@@ -156,7 +156,10 @@ func TestLostOutputOfACancelledCommand(t *testing.T) {
 			}
 		}
 		close(closed)
-		<-stopped
+		select {
+		case <-stopped:
+		case <-time.After(20 * time.Second):
+		}
 		v.send(&protocol.Exit{Code: protocol.CodeCancelled, Stdout: 4})
 		v.acked()
 	})
