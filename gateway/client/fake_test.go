@@ -86,7 +86,7 @@ func (f *fake) close() {
 
 // run serves the next stream with the next function of the script.
 func (f *fake) run(s network.Stream) {
-	_ = s.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = s.SetDeadline(time.Now().Add(2 * time.Minute))
 	v := &served{Stream: s, Reader: protocol.NewReader(s, protocol.Gateway), w: protocol.NewWriter(s)}
 	var err error
 	if v.first, err = v.Reader.Read(); err != nil {
@@ -153,10 +153,12 @@ func (f *fake) seen() []*protocol.Start {
 	return f.starts
 }
 
-// send writes frames; a lost link ends the script by panic-free return of false.
+// send writes frames; a lost link, or one that is too slow, ends the script by
+// returning false, and the stream with it.
 func (v *served) send(frames ...protocol.Frame) bool {
 	for _, f := range frames {
 		if v.w.WriteFrame(f) != nil {
+			_ = v.Reset()
 			return false
 		}
 	}
@@ -181,6 +183,7 @@ func (v *served) acked() (frames []protocol.Frame, ok bool) {
 			return frames, ok
 		}
 		if err != nil {
+			_ = v.Reset()
 			return frames, false
 		}
 		if _, last := f.(*protocol.ExitAck); last {
