@@ -63,6 +63,9 @@ func most(t *testing.T, s shape) [2]int {
 	t.Helper()
 	o := simulate(t, plan{seed: 1, shape: s, code: 7})
 	require.NoError(t, o.err)
+	for direction, n := range o.seen {
+		require.Greater(t, n, 4, "messages in direction %d: what is not seen is not disturbed", direction)
+	}
 	return o.seen
 }
 
@@ -98,6 +101,7 @@ func TestEveryFrame(t *testing.T) {
 					}
 				}
 			}
+			require.Greater(t, 2*all.faults, all.plans, "most plans disturb something")
 			t.Logf("seed %d, %v messages: %s; %s", seed, frames, &all, time.Since(began).Round(time.Millisecond))
 		})
 	}
@@ -130,5 +134,6 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("seed %d: %s", seed, o.err)
 		}
 	}
+	require.Positive(t, all.faults)
 	t.Logf("from seed %d on: %s; %s", first, &all, time.Since(began).Round(time.Millisecond))
 }

@@ -86,11 +86,28 @@ func (n *tappedNetwork) DialPeer(ctx context.Context, p peer.ID) (network.Conn, 
 	if s, ok := n.Network.(*swarm.Swarm); ok {
 		s.Backoff().Clear(p)
 	}
-	return n.Network.DialPeer(ctx, p)
+	c, err := n.Network.DialPeer(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedConn{c, n}, nil
+}
+
+// tappedConn is a connection that was just made: its first stream is opened on it.
+type tappedConn struct {
+	network.Conn
+	network *tappedNetwork
+}
+
+func (c *tappedConn) NewStream(ctx context.Context) (network.Stream, error) {
+	return c.network.tap(c.Conn.NewStream(ctx))
 }
 
 func (n *tappedNetwork) NewStream(ctx context.Context, p peer.ID) (network.Stream, error) {
-	s, err := n.Network.NewStream(ctx, p)
+	return n.tap(n.Network.NewStream(ctx, p))
+}
+
+func (n *tappedNetwork) tap(s network.Stream, err error) (network.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
