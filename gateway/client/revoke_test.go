@@ -15,9 +15,9 @@ import (
 // over, and is told what it was.
 func TestCancelByID(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
-		var got *protocol.CancelRequest
+		asked := make(chan protocol.ControlRequest, 1)
 		f.onControl(func(q protocol.ControlRequest) protocol.ControlReply {
-			got, _ = q.(*protocol.CancelRequest)
+			asked <- q
 			return &protocol.CancelReply{State: protocol.OperationRunning}
 		})
 		f.config.Now = func() time.Time { return time.Now().Add(100 * time.Hour) }
@@ -25,6 +25,8 @@ func TestCancelByID(t *testing.T) {
 		state, err := c.Cancel(t.Context(), testKey(f), time.Second)
 		require.NoError(t, err)
 		require.Equal(t, protocol.OperationRunning, state)
+		got, ok := (<-asked).(*protocol.CancelRequest)
+		require.True(t, ok)
 		require.Equal(t, testKey(f), got.OperationKey)
 		require.Equal(t, time.Second, got.Grace)
 		require.NotEmpty(t, got.Lease)
