@@ -21,6 +21,14 @@ import (
 	"github.com/lendcli/lend/gateway/client"
 )
 
+// overEach runs a test over each transport, one after the other.
+func overEach(t *testing.T, f func(t *testing.T, transport string)) {
+	t.Helper()
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) { f(t, transport) })
+	}
+}
+
 // each runs n jobs, as many at once as are wanted.
 func each(n, atOnce int, job func(i int)) {
 	jobs := make(chan int)
@@ -88,8 +96,10 @@ func (w *world) idle() {
 
 // Thousands of short runs, then hundreds at the same moment: every status is right,
 // and afterwards the gateway is as it was.
-func TestManyRuns(t *testing.T) {
-	w, r := newWorld(t), plan(t)
+func TestManyRuns(t *testing.T) { overEach(t, manyRuns) }
+
+func manyRuns(t *testing.T, transport string) { //nolint:thelper // the test itself
+	w, r := newWorld(t, transport), plan(t)
 	many, together := pick(300, 2000), pick(60, 500)
 	warm := func() {
 		c := w.client()
@@ -124,8 +134,10 @@ func TestManyRuns(t *testing.T) {
 }
 
 // A cancel in the first milliseconds: nothing ran, or it is gone.
-func TestEarlyCancels(t *testing.T) {
-	w, r := newWorld(t), plan(t)
+func TestEarlyCancels(t *testing.T) { overEach(t, earlyCancels) }
+
+func earlyCancels(t *testing.T, transport string) { //nolint:thelper // the test itself
+	w, r := newWorld(t, transport), plan(t)
 	n := pick(200, 5000)
 	after := make([]time.Duration, n)
 	for i := range after {
@@ -167,8 +179,10 @@ func TestEarlyCancels(t *testing.T) {
 }
 
 // Fifty callers that ask for the same at the same moment get one process.
-func TestIdenticalStarts(t *testing.T) {
-	w := newWorld(t)
+func TestIdenticalStarts(t *testing.T) { overEach(t, identicalStarts) }
+
+func identicalStarts(t *testing.T, transport string) { //nolint:thelper // the test itself
+	w := newWorld(t, transport)
 	const id, callers = "identical-000000000001", 50
 	var all sync.WaitGroup
 	var mu sync.Mutex
