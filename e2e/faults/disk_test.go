@@ -104,13 +104,23 @@ func addressOf(t *testing.T, file string) string {
 	return bare
 }
 
-// TestFullDisk: no room below LEND_DIR.
-func TestFullDisk(t *testing.T) {
+// each runs a test over each transport, one after the other.
+func each(t *testing.T, test func(t *testing.T, transport string)) {
+	t.Helper()
 	rig.Need(t, "go")
+	for name, transport := range map[string]string{"tcp": tcp, "quic": quic} {
+		t.Run(name, func(t *testing.T) { test(t, transport) })
+	}
+}
+
+// TestFullDisk: no room below LEND_DIR.
+func TestFullDisk(t *testing.T) { each(t, fullDisk) }
+
+func fullDisk(t *testing.T, transport string) {
 	dir := small(t)
 	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
 	g := serve(w)
-	lease := w.Lease(tcp)
+	lease := w.Lease(transport)
 	long := w.Run(lease, "op-that-runs-meanwhile", "sleep")
 	long.Start(t)
 	require.True(t, rig.Until(rig.Patience, func() bool { return w.Starts() == 1 }))
@@ -151,19 +161,20 @@ func TestFullDisk(t *testing.T) {
 	for _, o := range w.Operations() {
 		require.Contains(t, []string{"ended", "not-started"}, o.State, "%+v", o)
 	}
-	status, text = once(t, w, w.Lease(tcp), "")
+	status, text = once(t, w, w.Lease(transport), "")
 	require.Zero(t, status, text)
 	require.Equal(t, ran+2, w.Starts())
 }
 
 // TestFullDiskIsShown: the owner is told of a disk without room, and what the owner
 // does meanwhile is on record.
-func TestFullDiskIsShown(t *testing.T) {
-	rig.Need(t, "go")
+func TestFullDiskIsShown(t *testing.T) { each(t, fullDiskIsShown) }
+
+func fullDiskIsShown(t *testing.T, transport string) {
 	dir := small(t)
 	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
 	g := serve(w)
-	file := w.Lease(tcp)
+	file := w.Lease(transport)
 	status, text := once(t, w, file, "")
 	require.Zero(t, status, text)
 	const warning = "the disk of the ledger is full"
