@@ -15,6 +15,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/client/broker/shims"
 	"github.com/lendcli/lend/gateway/client/broker/socket"
 	"github.com/lendcli/lend/gateway/client/broker/stdio"
@@ -115,7 +116,7 @@ func told(cmd *client.Cmd, err error, took time.Duration) wire.Exit {
 	e := wire.Exit{Status: byte(status)}
 	e.Detail, _ = json.Marshal(r) // it holds nothing that could fail
 	people := advised(forPeople(err))
-	var not *broker.NotOneError
+	var not *native.NotOneError
 	switch {
 	case errors.As(err, &not):
 		e.Message, e.Hint = not.Error(), "lend catalog says what each takes"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/client/broker/shims"
 	"github.com/lendcli/lend/gateway/client/broker/socket"
 	"github.com/lendcli/lend/gateway/synopsis"
@@ -83,7 +84,7 @@ func completeLent(c *cobra.Command, args []string, prefix string) (out []cobra.C
 // commands begin, or the parameters of the one that is there.
 func completeNative(lines []broker.Lent, key name.ConnectorKey, args []string, prefix string) (out []cobra.Completion) {
 	for _, l := range lines {
-		words := broker.WordsOf(l.Entry)
+		words := native.WordsOf(l.Entry)
 		switch n := len(args); {
 		case l.Entry.Connector != key:
 		case n < len(words) && slices.Equal(args, words[:n]):

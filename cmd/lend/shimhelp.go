@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/synopsis"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -16,20 +16,20 @@ const maxHelpLines = 200
 
 // tellLent is the help of a shim: what is lent under a native name, or what one command
 // takes. It goes to the caller's error output, since nothing ran.
-func tellLent(to io.Writer, as string, lines []broker.Line) {
+func tellLent(to io.Writer, as string, lines []native.Line) {
 	var text strings.Builder // it returns no errors
 	a := newApp(nil, nil, &text, &text)
 	if len(lines) == 1 {
 		_ = a.describeAs(lines[0].Entry, nativeWords(as, lines[0])...)
 	} else {
-		slices.SortFunc(lines, func(a, b broker.Line) int { return slices.Compare(a.Words, b.Words) })
+		slices.SortFunc(lines, func(a, b native.Line) int { return slices.Compare(a.Words, b.Words) })
 		_ = a.say("Lent as %s (each with --help tells more):", name.Show(as))
 		_ = a.table(helpRows(as, lines))
 	}
 	_, _ = io.WriteString(to, text.String()) // who reads nothing needs no help
 }
 
-func helpRows(as string, lines []broker.Line) (rows [][]string) {
+func helpRows(as string, lines []native.Line) (rows [][]string) {
 	for _, l := range lines {
 		if len(rows) == maxHelpLines {
 			return append(rows, []string{fmt.Sprintf("  and %d more", len(lines)-maxHelpLines)})
@@ -50,7 +50,7 @@ func helpRows(as string, lines []broker.Line) (rows [][]string) {
 }
 
 // nativeWords are how a command line begins, for people.
-func nativeWords(as string, l broker.Line) []string {
+func nativeWords(as string, l native.Line) []string {
 	out := []string{name.Show(as)}
 	for _, w := range l.Words {
 		out = append(out, name.Show(w))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 )
 
 // A shim's help shows what is lent, and a gateway cannot write to the terminal by it.
@@ -19,7 +19,7 @@ func TestTellLent(t *testing.T) {
 	schema := `{"type":"object","required":["to"],"properties":{
 	  "to":{"type":"string","x-lend-place":{"flag":"--to"}},"dry":{"type":"boolean","x-lend-place":{"flag":"--dry"}}}}`
 	evil := "\x1b]0;x\x07\u202e\n"
-	lines := []broker.Line{{Words: []string{"mail", "send"}, Entry: entry(t, schema)}, {Words: []string{"mail", evil}, Entry: entry(t, `{}`)}}
+	lines := []native.Line{{Words: []string{"mail", "send"}, Entry: entry(t, schema)}, {Words: []string{"mail", evil}, Entry: entry(t, `{}`)}}
 	var out bytes.Buffer
 	tellLent(&out, "gh", lines)
 	require.Contains(t, out.String(), "gh mail send --to=TO […]")
@@ -27,13 +27,13 @@ func TestTellLent(t *testing.T) {
 		require.True(t, r == '\n' || r >= ' ' && r <= '~', "%q", out.String())
 	}
 	out.Reset()
-	tellLent(&out, "gh", []broker.Line{lines[1]}) // sorted: the first is the other one
+	tellLent(&out, "gh", []native.Line{lines[1]}) // sorted: the first is the other one
 	require.Contains(t, out.String(), "Usage:\n  gh mail send")
 	require.Contains(t, out.String(), "--to")
 
-	many := make([]broker.Line, maxHelpLines+5)
+	many := make([]native.Line, maxHelpLines+5)
 	for i := range many {
-		many[i] = broker.Line{Words: []string{fmt.Sprint(i)}, Entry: entry(t, `{}`)}
+		many[i] = native.Line{Words: []string{fmt.Sprint(i)}, Entry: entry(t, `{}`)}
 	}
 	out.Reset()
 	tellLent(&out, "gh", many)

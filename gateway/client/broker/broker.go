@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 	"github.com/lendcli/lend/gateway/client/internal/dial"
 	"github.com/lendcli/lend/lease"
@@ -42,7 +43,7 @@ type Config struct {
 	// Help writes what is lent to the error output of a shim whose command line asks for
 	// it and is refused. The lines are at least one; texts in them are the gateways'. nil:
 	// nothing is written.
-	Help func(to io.Writer, as string, lines []Line)
+	Help func(to io.Writer, as string, lines []native.Line)
 	// Progress shows how many bytes pass, for calls of lend run that ask for it. It
 	// returns the streams to use, and what ends it. nil: nothing is shown.
 	Progress func(Streams) (Streams, func())

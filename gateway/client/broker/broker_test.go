@@ -17,7 +17,6 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
-	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -81,65 +80,6 @@ func TestAcceptChecksTheLease(t *testing.T) {
 		require.Error(t, err, what)
 	}
 	require.Empty(t, b.Status().Sessions)
-}
-
-// What a gateway says of fixed arguments is what its own grammar writes; anything that
-// cannot be read is none.
-func TestWords(t *testing.T) {
-	var d argv.Declaration
-	require.NoError(t, json.Unmarshal([]byte(`{"arguments":["issue","list","--json=x"]}`), &d))
-	c, err := d.Command(must(name.ParseCommand("issue.list")))
-	require.NoError(t, err)
-	g, err := c.Compile(argv.Contract{Command: "gh"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"issue", "list", "--json=x"}, WordsOf(entry("a", string(g.InputSchema()))))
-	for schema, want := range map[string][]string{
-		``: nil, `false`: nil, `{}`: nil, `[]`: nil, `{"x-lend-arguments":"a"}`: nil, `{"x-lend-arguments":[1]}`: nil, `{"x-lend-arguments":null}`: nil,
-		`{"x-lend-arguments":[""]}`: {""}, `{"allOf":[{},{"x-lend-arguments":["a"]}]}`: {"a"},
-		`{"x-lend-arguments":[` + strings.Repeat(`"a",`, maxWords) + `"a"]}`: nil,
-	} {
-		require.Equal(t, want, WordsOf(entry("a", schema)), schema)
-	}
-}
-
-func TestChoose(t *testing.T) {
-	key := must(name.ParseConnectorKey("gh"))
-	of := func(command string, words ...string) lent { return lent{nil, entry(command, `{}`), words} }
-	all := []lent{of("issue.list", "issue", "list"), of("issue.closed", "issue", "list", "--state=closed"), of("api", "api\u202e")}
-	l, args, err := choose(all, key, []string{"issue", "list", "--limit", "5"})
-	require.NoError(t, err)
-	require.Equal(t, "issue.list", l.entry.Command.String())
-	require.Equal(t, []string{"--limit", "5"}, args)
-
-	var not *NotOneError
-	_, _, err = choose(all, key, []string{"issue", "list", "--state=closed"})
-	require.ErrorAs(t, err, &not)
-	require.Equal(t, 126, client.ExitStatus(err))
-	require.Equal(t, []string{"issue list", "issue list --state=closed (issue.closed)"}, not.Lent)
-	for _, line := range [][]string{nil, {"issue"}, {"Issue", "list"}, {"issue list"}, {"pr", "list"}, {"--help"}} {
-		_, _, err = choose(all, key, line)
-		require.ErrorAs(t, err, &not)
-		require.Equal(t, 127, client.ExitStatus(err), line)
-		require.Len(t, not.Lent, 3)
-		require.NotContains(t, err.Error(), "\u202e")
-	}
-	_, _, err = choose(nil, key, []string{"x"})
-	require.ErrorContains(t, err, "nothing of it is lent now")
-	// no fixed arguments: any line means it, so beside others none is sure
-	_, _, err = choose(append(all, of("any")), key, []string{"issue", "list"})
-	require.Equal(t, 126, client.ExitStatus(err))
-	l, args, err = choose([]lent{of("any")}, key, []string{"x"})
-	require.NoError(t, err)
-	require.Equal(t, "any", l.entry.Command.String())
-	require.Equal(t, []string{"x"}, args)
-	var many []lent
-	for i := range 30 {
-		many = append(many, of("c"+string(rune('a'+i%26))+strings.Repeat("x", i), "w"+strings.Repeat("x", i)))
-	}
-	_, _, err = choose(many, key, nil)
-	require.ErrorAs(t, err, &not)
-	require.Len(t, not.Lent, maxListed+1)
-	require.Equal(t, "and 10 more", not.Lent[maxListed])
 }
 
 // silent is a Local whose command says that it ended.

@@ -15,6 +15,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
@@ -133,7 +134,7 @@ func (c *Call) native(ctx context.Context, s *session, key name.ConnectorKey) (*
 		if err == nil {
 			what, args, err = choose(all, key, c.said.Args)
 		}
-		var not *NotOneError
+		var not *native.NotOneError
 		switch {
 		case err == nil:
 		case errors.As(err, &not) && !again:
@@ -149,12 +150,12 @@ func (c *Call) native(ctx context.Context, s *session, key name.ConnectorKey) (*
 		break
 	}
 	stdin := c.streams.Stdin
-	if !what.entry.Stdin {
+	if !what.Entry.Stdin {
 		stdin = nil
 	}
 	cmd, err := c.under(ctx, what.holding, func(cl *client.Client) *client.Cmd {
-		cmd := cl.Command(ctx, key.String(), what.entry.Command.String(), args...)
-		cmd.Version, cmd.Stdin = what.entry.Version.String(), stdin
+		cmd := cl.Command(ctx, key.String(), what.Entry.Command.String(), args...)
+		cmd.Version, cmd.Stdin = what.Entry.Version.String(), stdin
 		return cmd
 	})
 	c.broker.learn(s, what.holding, err)
@@ -174,7 +175,7 @@ func (c *Call) own(ctx context.Context, key name.ConnectorKey) error {
 	var all []lent
 	for _, e := range entries {
 		if e.Connector == key {
-			all = append(all, lent{nil, e, WordsOf(e)})
+			all = append(all, lentBy(nil, e))
 		}
 	}
 	if len(all) == 0 {
@@ -186,13 +187,23 @@ func (c *Call) own(ctx context.Context, key name.ConnectorKey) error {
 		return err
 	}
 	streams := c.streams
-	if !what.entry.Stdin {
+	if !what.Entry.Stdin {
 		streams.Stdin = nil
 	}
 	c.local = true
-	err = c.broker.config.Local.Run(ctx, what.entry, args, streams)
+	err = c.broker.config.Local.Run(ctx, what.Entry, args, streams)
 	c.help([]lent{what}, err)
 	return err
+}
+
+// help tells who asks for it what is lent, on their error output.
+func (c *Call) help(all []lent, err error) {
+	if c.broker.config.Help == nil {
+		return
+	}
+	if lines := native.Help(linesOf(all), c.said.Args, err); len(lines) > 0 {
+		c.broker.config.Help(c.streams.Stderr, c.said.Name, lines)
+	}
 }
 
 // under runs one command with the client of a lease.

@@ -11,7 +11,7 @@
 // runs in it is cancelled then. A lease never leaves the Broker.
 //
 // A command line of a CLI becomes a public command by what the gateway's catalogue says
-// of fixed arguments: exactly one match, or nothing runs. Which authority it runs under
+// of fixed arguments (package native): exactly one match, or nothing runs. Which authority it runs under
 // is the caller's word, "owner" or "caller"; there is no other and no fallback.
 //
 // The connection to a gateway is dialed when a lease for it is accepted and again when

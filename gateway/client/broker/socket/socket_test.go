@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/gateway/client/broker/native"
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 	"github.com/lendcli/lend/lease"
 )
@@ -602,7 +603,7 @@ func TestHelp(t *testing.T) {
 	each(t, func(t *testing.T, f *fake) { //nolint:thelper // the test itself
 		var asked []string
 		p := newPlace(t, func(c *broker.Config) {
-			c.Help = func(to io.Writer, as string, lines []broker.Line) {
+			c.Help = func(to io.Writer, as string, lines []native.Line) {
 				asked = append(asked, fmt.Sprint(as, len(lines)))
 				_, _ = io.WriteString(to, "help\n")
 			}

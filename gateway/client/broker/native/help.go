@@ -1,20 +1,12 @@
-package broker
+package native
 
 import (
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/protocol"
 )
-
-// Line is a lent command as a command line of its CLI.
-type Line struct {
-	// Words are how the command line begins. They are the gateway's; nil: not known.
-	Words []string
-	Entry protocol.CatalogEntry
-}
 
 // asksHelp tells whether a command line asks what there is, and the words that it asks
 // about: "issue list --help", "help issue", or nothing at all.
@@ -36,27 +28,28 @@ func asksHelp(args []string) (about []string, ok bool) {
 	return nil, false
 }
 
-// help tells who asks for it what is lent, on their error output: what begins as they
-// say, or all. It changes no end: nothing ran, so the call is refused as any other.
-func (c *Call) help(all []lent, err error) {
-	about, asks := asksHelp(c.said.Args)
+// Help returns what to tell somebody whose command line was refused with err and asks for
+// help: what begins as they say, or all; nil if it asks for none, or was refused for
+// another reason. A *NotOneError lists nothing any more then. It changes no end: nothing
+// ran, so the call is refused as any other.
+func Help(all []Line, args []string, err error) (lines []Line) {
+	about, asks := asksHelp(args)
 	var not *NotOneError
-	var refused *client.RefusedError
+	var refused *protocol.Refusal
 	unclear := errors.As(err, &not)
 	rejected := errors.As(err, &refused) && refused.Code == protocol.CodeArgumentRejected
-	if !asks || !unclear && !rejected || len(all) == 0 || c.broker.config.Help == nil {
-		return
+	if !asks || !unclear && !rejected || len(all) == 0 {
+		return nil
 	}
-	begins := func(l lent) bool { return len(about) <= len(l.words) && slices.Equal(about, l.words[:len(about)]) }
+	begins := func(l Line) bool { return len(about) <= len(l.Words) && slices.Equal(about, l.Words[:len(about)]) }
 	some := slices.ContainsFunc(all, begins)
-	var lines []Line
 	for _, l := range all {
 		if !some || begins(l) {
-			lines = append(lines, Line{l.words, l.entry})
+			lines = append(lines, l)
 		}
 	}
-	c.broker.config.Help(c.streams.Stderr, c.said.Name, lines)
 	if unclear {
 		not.told = true
 	}
+	return lines
 }
