@@ -26,6 +26,9 @@ const (
 	maxHeader      = 16 << 10
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
+	// farewell is how long a client may take for what it is being told when its scope
+	// ends.
+	farewell = 2 * time.Second
 )
 
 // Errors of Listen and Open.
@@ -169,8 +172,19 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer sc.wg.Done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	stop := context.AfterFunc(sc.ctx, cancel)
-	defer stop()
+	cut := make(chan struct{})
+	stop := context.AfterFunc(sc.ctx, func() {
+		defer close(cut)
+		cancel()
+		c := http.NewResponseController(w) // a client that has stopped is not waited for
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		_ = c.SetWriteDeadline(time.Now().Add(farewell))
+	})
+	defer func() {
+		if !stop() {
+			<-cut
+		}
+	}()
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization") // nothing behind this needs it
 	sc.handler.ServeHTTP(w, r)

@@ -186,3 +186,63 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.NoError(t, res.Body.Close())
 	require.Equal(t, 200, res.StatusCode)
 }
+
+// A client that stops in the middle of its request, or of taking the answer, keeps
+// neither a revocation nor the end waiting.
+func TestStalledClientsKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	for label, c := range map[string]struct {
+		rest    string // of the request's head, with what is there of its body
+		handler func(begun chan<- struct{}) http.HandlerFunc
+	}{
+		"request": {"Content-Length: 100\r\n\r\nhalf of it", func(begun chan<- struct{}) http.HandlerFunc {
+			return func(_ http.ResponseWriter, r *http.Request) {
+				close(begun)
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
+		}},
+		"answer": {"Content-Length: 0\r\n\r\n", func(begun chan<- struct{}) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				close(begun)
+				block := make([]byte, 1<<20)
+				for range 256 { // more than all buffers between the two hold
+					if _, err := w.Write(block); err != nil {
+						return
+					}
+				}
+			}
+		}},
+	} {
+		for _, how := range []string{"revoke", "close"} {
+			t.Run(label+" "+how, func(t *testing.T) {
+				t.Parallel()
+				e := listen(t)
+				begun := make(chan struct{})
+				bearer, revoke, err := e.Open(c.handler(begun), nil)
+				require.NoError(t, err)
+				address := strings.TrimPrefix(e.URL(), "http://")
+				var d net.Dialer
+				conn, err := d.DialContext(t.Context(), "tcp", address)
+				require.NoError(t, err)
+				defer func() { _ = conn.Close() }() // before the endpoint's end is awaited
+				_, err = io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: "+address+"\r\nAuthorization: Bearer "+bearer+"\r\n"+c.rest)
+				require.NoError(t, err)
+				<-begun
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					if how == "revoke" {
+						revoke()
+					} else {
+						_ = e.Close() // listen looks at its error
+					}
+				}()
+				select {
+				case <-over:
+				case <-time.After(patience):
+					require.Fail(t, "it waits for the client")
+				}
+			})
+		}
+	}
+}
