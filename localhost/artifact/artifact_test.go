@@ -422,12 +422,53 @@ func TestImportRefusesDamage(t *testing.T) {
 		"tar-header":        flip(g, 15),
 		"gzip-of-something": gzipOf(t, []byte("hello")),
 		"tar-trailing":      gzipOf(t, append(gunzip(t, g), make([]byte, maxTrailer+1)...)),
+		"tar-data-after":    gzipOf(t, append(gunzip(t, g), "x"...)),
+		"tar-data-late":     gzipOf(t, append(append(gunzip(t, g), make([]byte, 70_000)...), 1)),
+		"tar-second":        gzipOf(t, append(gunzip(t, g), gunzip(t, tarGzOf(t, entryOf("b", "x")))...)),
+		"gzip-member":       append(bytes.Clone(g), tarGzOf(t, entryOf("b", "x"))...),
+		"gzip-member-empty": append(bytes.Clone(g), gzipOf(t, nil)...),
+		"gzip-zeros-after":  append(bytes.Clone(g), 0, 0, 0, 0),
 	} {
 		t.Run(n, func(t *testing.T) {
 			t.Parallel()
 			l := small()
 			l.Ratio = 100_000
 			refused(t, save(t, "a.bin", b), "artifact refused", l)
+		})
+	}
+}
+
+// What real tools write: "tar -c ." has "./" before each name and pads to its record size,
+// git archive begins with a comment and the directory itself.
+func TestImportTakesWhatToolsWrite(t *testing.T) {
+	t.Parallel()
+	dot := tarGzOf(t, tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}, entryOf("./a", "A"),
+		tar.Header{Name: "./d/", Typeflag: tar.TypeDir, Mode: 0o755}, entryOf("./d/x", "hi\n"))
+	git := tarGzOf(t, tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": strings.Repeat("ab", 20)}},
+		tar.Header{Name: "repo-1/", Typeflag: tar.TypeDir, Mode: 0o755}, entryOf("repo-1/a", "A"), entryOf("repo-1/d/x", "hi\n"))
+	for n, c := range map[string]struct {
+		src   string
+		strip int
+	}{
+		"tar":        {save(t, "a.tgz", dot), 0},
+		"tar-padded": {save(t, "a.tgz", gzipOf(t, append(gunzip(t, dot), make([]byte, 10_240)...))), 0},
+		"zip":        {save(t, "a.zip", zipOf(t, file{"./a", "A", 0}, file{"./d/x", "hi\n", 0})), 0},
+		"git":        {save(t, "a.tgz", git), 1},
+		"git-dot":    {save(t, "a.tgz", tarGzOf(t, entryOf("./repo-1/a", "A"), entryOf("./repo-1/d/x", "hi\n"))), 1},
+	} {
+		t.Run(n, func(t *testing.T) {
+			t.Parallel()
+			l := small()
+			l.Ratio = 100_000
+			s, err := importTree(t, c.src, Options{Limits: l, Strip: c.strip})
+			require.NoError(t, err)
+			require.Equal(t, "1c26939f0b0d9f5eeee444d0da526a926149dd19d1f73d4a1b4382cb180ae155", s.Digest())
+		})
+	}
+	for n, p := range map[string]string{"twice": "././a", "inner": "d/./x", "root": ".//a", "up": "./../a"} {
+		t.Run(n, func(t *testing.T) {
+			t.Parallel()
+			refused(t, save(t, "a.tgz", tarGzOf(t, entryOf(p, "x"))), "unsafe path")
 		})
 	}
 }

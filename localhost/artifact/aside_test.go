@@ -45,6 +45,10 @@ func TestImportRefusesAside(t *testing.T) {
 	}{
 		{"twice", save(t, "a.tgz", tarGzOf(t, entryOf("release.sig", "1"), entryOf("release.sig", "2"))), "it is there twice"},
 		{"case", save(t, "a.tgz", tarGzOf(t, entryOf("release.sig", "1"), entryOf("RELEASE.SIG", "2"))), "letter case"},
+		{"other-case", writeDir(t, file{name: "Release.Sig", body: "1"}), "differs from release.sig only by letter case"},
+		{"directory", writeDir(t, file{name: "release.sig/a", body: "1"}), "it is a directory"},
+		{"directory-of-tar", save(t, "a.tgz", tarGzOf(t, tar.Header{Name: "./release.sig/", Typeflag: tar.TypeDir, Mode: 0o755})), "it is a directory"},
+		{"directory-of-zip", save(t, "a.zip", zipOf(t, file{name: "release.sig/a", body: "1"})), "it is a directory"},
 		{"large", writeDir(t, file{name: "release.sig", body: strings.Repeat("x", maxAside+1)}), "larger than"},
 		{"link", save(t, "a.tgz", tarGzOf(t, entryOf("a", "A"), tar.Header{Name: "release.sig", Typeflag: tar.TypeSymlink, Linkname: "a"})), "symbolic link"},
 	} {

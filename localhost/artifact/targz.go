@@ -3,6 +3,7 @@ package artifact
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -15,10 +16,12 @@ import (
 const maxTrailer = 1 << 20
 
 func fromTarGz(w *writer, f *os.File, size int64) error {
-	z, err := gzip.NewReader(bufio.NewReaderSize(f, 1<<16))
+	packed := bufio.NewReaderSize(f, 1<<16)
+	z, err := gzip.NewReader(packed)
 	if err != nil {
 		return refuse("", "not a gzip file: %v", err)
 	}
+	z.Multistream(false) // what follows the one member is looked at below
 	// The ratio bounds everything that is read, headers and padding included;
 	// small archives are mostly padding.
 	budget := &budgetReader{r: z, left: size*w.o.Limits.Ratio + 1<<16}
@@ -35,14 +38,34 @@ func fromTarGz(w *writer, f *os.File, size int64) error {
 			return damaged(err)
 		}
 	}
-	n, err := io.Copy(io.Discard, io.LimitReader(budget, maxTrailer+1))
-	if err != nil {
+	if err := padding(budget); err != nil {
 		return damaged(err)
 	}
-	if n > maxTrailer {
-		return refuse("", "something follows the archive")
+	switch _, err := packed.ReadByte(); {
+	case err == nil:
+		return refuse("", "something follows the archive's gzip stream")
+	case !errors.Is(err, io.EOF):
+		return err
 	}
 	return nil
+}
+
+// padding reads what follows the end of a tar archive: zeros, and not many. Another tool
+// could take anything else for more entries, which nobody has seen.
+func padding(r io.Reader) error {
+	block := make([]byte, 4<<10)
+	for total := 0; ; {
+		n, err := r.Read(block)
+		if total += n; total > maxTrailer || len(bytes.TrimLeft(block[:n], "\x00")) > 0 {
+			return refuse("", "something follows the archive")
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func damaged(err error) error {

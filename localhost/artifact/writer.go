@@ -58,6 +58,9 @@ func (w *writer) add(p string, dir bool) (bool, error) {
 	if err := manifest.CheckPath(p); err != nil {
 		return false, &RefusedError{"", err.Error()}
 	}
+	if err := w.reserved(p, dir); err != nil {
+		return false, err
+	}
 	if parent := path.Dir(p); parent != "." && !w.names.isDir[parent] {
 		if err := w.dir(parent); err != nil {
 			return false, err
@@ -71,6 +74,20 @@ func (w *writer) add(p string, dir bool) (bool, error) {
 		return false, refuse("", "more than %d entries", w.o.Limits.Entries)
 	}
 	return true, nil
+}
+
+// reserved refuses what stands where a file that is kept aside has to be: it would be
+// content of the tree under a name that is none of the tree's.
+func (w *writer) reserved(p string, dir bool) error {
+	for aside := range w.o.Aside {
+		switch {
+		case p == aside && dir:
+			return refuse(p, "it is a directory: that name is of a file")
+		case p != aside && fold(p) == fold(aside):
+			return refuse(p, "it differs from %s only by letter case or Unicode form", aside)
+		}
+	}
+	return nil
 }
 
 func (w *writer) dir(p string) error {

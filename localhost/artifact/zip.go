@@ -109,7 +109,8 @@ func checkEnd(f io.ReaderAt, size int64, entries int) error {
 }
 
 // entryName brings the name of an archive entry into our form; ok is false for an
-// entry that is left out.
+// entry that is left out. One "./" before it, as "tar -c ." writes it, is no part of the
+// name.
 func (w *writer) entryName(raw string) (p string, ok bool, err error) {
 	p = strings.TrimSuffix(strings.TrimPrefix(raw, "./"), "/")
 	if p == "" || p == "." {
