@@ -21,8 +21,9 @@ type Link interface {
 // Box is the one of an operation; New makes it, and Send must run until Done.
 type Box struct {
 	mu   sync.Mutex // guards all below
-	wake sync.Cond
-	link Link // nil: none at the moment
+	wake sync.Cond  // for Send
+	room sync.Cond  // for Fill
+	link Link       // nil: none at the moment
 
 	taken  [3]uint64 // bytes of the outputs that were taken
 	acked  uint64    // how many of both together were acknowledged
@@ -35,7 +36,7 @@ type Box struct {
 	told   [3]bool   // … and this link has said so
 
 	window *protocol.Window // nil: the operation has no input
-	kept   []byte           // input from base to window.Sent()
+	kept   kept             // input from base to window.Sent(), at least
 	base   uint64           // the least of what was acknowledged and what this link got
 	next   uint64           // the next byte of input to send on this link
 	floor  uint64           // what another process had sent
@@ -51,7 +52,7 @@ type Box struct {
 // New returns a Box for an operation with or without input.
 func New(input bool) *Box {
 	o := &Box{}
-	o.wake.L = &o.mu
+	o.wake.L, o.room.L = &o.mu, &o.mu
 	if input {
 		o.window = protocol.NewWindow(0)
 	}
@@ -69,14 +70,16 @@ func (o *Box) Use(l Link, stdin uint64) error {
 			return errInputGone
 		case stdin > o.window.Sent(): // another process sent it, under the same ID
 			o.pass, o.floor = stdin-o.window.Sent(), stdin
-			o.window, o.kept, o.base = protocol.NewWindow(stdin), nil, stdin
+			o.window, o.base = protocol.NewWindow(stdin), stdin
+			o.kept.clear()
 		}
 		o.next = stdin
 	}
 	o.link, o.told, o.said = l, [3]bool{}, false
 	o.wrote, o.beat = time.Now(), false
 	o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
-	o.wake.Broadcast()
+	o.wake.Signal()
+	o.room.Signal()
 	return nil
 }
 
@@ -129,10 +132,10 @@ func (o *Box) ackLocked(count uint64) error {
 // settle forgets the input that nobody needs again.
 func (o *Box) settle() {
 	if base := min(o.next, o.window.Acked()); base > o.base {
-		o.kept = o.kept[:copy(o.kept, o.kept[base-o.base:])]
+		o.kept.forget(base)
 		o.base = base
 	}
-	o.wake.Broadcast()
+	o.room.Signal()
 }
 
 // Took counts bytes of an output.
@@ -142,7 +145,7 @@ func (o *Box) Took(s protocol.Stream, n int) {
 	o.taken[s] += uint64(n)
 	o.slow = o.slow || time.Since(o.since) >= ackAfter
 	if o.ackDue() {
-		o.wake.Broadcast()
+		o.wake.Signal()
 	}
 }
 
@@ -162,7 +165,7 @@ func (o *Box) Beat() {
 	defer o.mu.Unlock()
 	if o.link != nil && !o.finish && time.Since(o.wrote) >= BeatEvery {
 		o.beat = true
-		o.wake.Broadcast()
+		o.wake.Signal()
 	}
 }
 
@@ -188,7 +191,7 @@ func (o *Box) Close(s protocol.Stream) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed[s] = true
-	o.wake.Broadcast()
+	o.wake.Signal()
 }
 
 // Counts returns what was taken of the outputs and which are closed.
@@ -203,21 +206,26 @@ func (o *Box) Counts() (taken [3]uint64, closed [3]bool) {
 func (o *Box) StopInput() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.deaf, o.kept = true, nil
-	o.wake.Broadcast()
+	o.stopInput()
+}
+
+func (o *Box) stopInput() {
+	o.deaf = true
+	o.kept.clear()
+	o.wake.Signal()
+	o.room.Signal()
 }
 
 // Fill reads the input until its end, the child's word or stopInput. The error is
 // that of r.
 func (o *Box) Fill(r io.Reader) error {
-	buf := make([]byte, 32<<10)
 	for {
-		room := o.room()
-		if room == 0 {
+		buf := o.space()
+		if len(buf) == 0 {
 			return nil
 		}
-		n, err := r.Read(buf[:min(room, len(buf))])
-		o.add(buf[:n], err == io.EOF)
+		n, err := r.Read(buf)
+		o.add(n, err == io.EOF)
 		switch {
 		case err == io.EOF:
 			return nil
@@ -235,33 +243,36 @@ func (o *Box) isDeaf() bool {
 	return o.deaf
 }
 
-// room waits until input may be read, and returns how much; 0 means no more.
+// space waits until input may be read, and returns where to; none means no more.
 // spec: FLOW-3
-func (o *Box) room() int {
+func (o *Box) space() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for !o.deaf && (o.window.Room() == 0 || len(o.kept) >= protocol.MaxWindow) {
-		o.wake.Wait()
+	for !o.deaf && (o.window.Room() == 0 || o.held() >= protocol.MaxWindow) {
+		o.room.Wait()
 	}
 	if o.deaf {
-		return 0
+		return nil
 	}
-	return min(o.window.Room(), protocol.MaxWindow-len(o.kept))
+	return o.kept.space(min(o.window.Room(), protocol.MaxWindow-o.held()))
 }
 
-func (o *Box) add(b []byte, ended bool) {
+// held is how much of the input is kept.
+func (o *Box) held() int { return int(o.window.Sent() - o.base) }
+
+// add takes n bytes that were read into what space returned.
+func (o *Box) add(n int, ended bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.deaf {
 		return
 	}
-	passed := min(o.pass, uint64(len(b)))
-	o.pass -= passed
-	b = b[passed:]
-	o.window.Add(len(b))
-	o.kept = append(o.kept, b...)
+	passed := int(min(o.pass, uint64(n)))
+	o.pass -= uint64(passed)
+	o.kept.add(o.window.Sent(), n, passed)
+	o.window.Add(n - passed)
 	o.ended = ended
-	o.settle()
+	o.wake.Signal()
 }
 
 // Done makes send acknowledge the end on l, close the stream and return; nil
@@ -271,16 +282,14 @@ func (o *Box) Done(l Link) {
 	defer o.mu.Unlock()
 	o.link = l
 	o.finish, o.stop = l != nil, l == nil
-	o.deaf, o.kept = true, nil
-	o.wake.Broadcast()
+	o.stopInput()
 }
 
 // Send writes what is due until Done is called. The errors of a link show when it
 // is read.
 func (o *Box) Send() {
-	var buf []byte
 	for {
-		l, f, offset, n := o.due(&buf)
+		l, f, buf, offset, n := o.due()
 		var err error
 		switch {
 		case l == nil:
@@ -307,52 +316,51 @@ func (o *Box) Send() {
 	}
 }
 
-// due waits for something to send: a frame, or n bytes of input in buf.
-func (o *Box) due(buf *[]byte) (l Link, f protocol.Frame, offset uint64, n int) {
+// due waits for something to send: a frame, or n bytes of input behind the room for
+// their header in buf, which stays as it is until due is called again.
+func (o *Box) due() (l Link, f protocol.Frame, buf []byte, offset uint64, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.kept.sent()
 	for {
 		if o.stop || o.finish && o.link == nil {
-			return nil, nil, 0, 0
+			return nil, nil, nil, 0, 0
 		}
 		if o.link != nil {
-			if f, n = o.pick(buf); f != nil || n > 0 {
+			if f, buf, n = o.pick(); f != nil || n > 0 {
 				o.wrote, o.beat, o.pad = time.Now(), false, o.beat
-				return o.link, f, o.next - uint64(n), n
+				return o.link, f, buf, o.next - uint64(n), n
 			}
 		}
 		o.wake.Wait()
 	}
 }
 
-func (o *Box) pick(buf *[]byte) (protocol.Frame, int) {
+func (o *Box) pick() (f protocol.Frame, buf []byte, n int) {
 	for s := protocol.Stdout; s <= protocol.Stderr; s++ {
 		if o.closed[s] && !o.told[s] && !o.finish {
 			o.told[s] = true
-			return &protocol.OutputClosed{Stream: s}, 0
+			return &protocol.OutputClosed{Stream: s}, nil, 0
 		}
 	}
 	switch {
 	case o.finish:
-		return &protocol.ExitAck{}, 0
+		return &protocol.ExitAck{}, nil, 0
 	case o.ackDue():
 		o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
-		return &protocol.Ack{Stdout: o.taken[protocol.Stdout], Stderr: o.taken[protocol.Stderr]}, 0
+		return &protocol.Ack{Stdout: o.taken[protocol.Stdout], Stderr: o.taken[protocol.Stderr]}, nil, 0
 	case o.window == nil || o.deaf:
-		return nil, 0
+		return nil, nil, 0
 	case o.next < o.window.Sent():
-		if *buf == nil {
-			*buf = make([]byte, protocol.DataHeaderMax+protocol.MaxData)
-		}
-		n := copy((*buf)[protocol.DataHeaderMax:], o.kept[o.next-o.base:])
+		buf, n = o.kept.frame(o.next)
 		o.next += uint64(n)
 		o.settle()
-		return nil, n
+		return nil, buf, n
 	case o.ended && !o.said:
 		o.said = true
-		return &protocol.StdinEnd{Total: o.next}, 0
+		return &protocol.StdinEnd{Total: o.next}, nil, 0
 	}
-	return nil, 0
+	return nil, nil, 0
 }
 
 // ackAfter is how long taken bytes may go without an acknowledgement while others

@@ -316,8 +316,7 @@ func TestSlowLineIsAcknowledged(t *testing.T) {
 		require.NoError(t, o.Use(newLink(nil), 0))
 		take := func(n int) protocol.Frame {
 			o.Took(protocol.Stdout, n)
-			var buf []byte
-			f, _ := o.pick(&buf)
+			f, _, _ := o.pick()
 			return f
 		}
 		require.Nil(t, take(100))
