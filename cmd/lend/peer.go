@@ -125,6 +125,7 @@ type invitation struct {
 	change  *edit.Result
 	text    policyText
 	as      name.Label
+	written bool // the policy has the peer
 }
 
 // peerEvent is one line of lend peer invite --json.
@@ -218,10 +219,15 @@ func (i *invitation) until(ctx context.Context, changes <-chan admin.Invitation,
 			}
 			i.seen = at
 		case yes := <-i.answers:
-			if err := i.decide(ctx, yes); err != nil {
+			if told, err := i.decide(ctx, yes); err != nil {
 				return err
+			} else if i.written && !told {
+				return i.paired(ctx)
 			}
 		case err := <-ended:
+			if i.written { // nothing takes it back
+				return i.paired(ctx)
+			}
 			if ctx.Err() != nil {
 				return errors.New("the invitation is withdrawn, and nothing has changed")
 			}
@@ -365,8 +371,8 @@ func (i *invitation) diff() string {
 }
 
 // decide passes the owner's answer on. From the approval on nothing takes it back but a
-// file that cannot be written, and the gateway is told of either.
-func (i *invitation) decide(ctx context.Context, yes bool) error {
+// file that cannot be written, and the gateway is told of either, if it can be.
+func (i *invitation) decide(ctx context.Context, yes bool) (told bool, err error) {
 	approved := yes
 	if yes {
 		err := i.client.Decide(ctx, admin.Decision{ID: i.id, What: "approve"})
@@ -376,30 +382,39 @@ func (i *invitation) decide(ctx context.Context, yes bool) error {
 	}
 	if !approved {
 		_ = i.client.Decide(ctx, admin.Decision{ID: i.id, What: "refuse"}) // its end is told, whatever it was
-		return nil
+		return true, nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	settled := admin.Decision{ID: i.id, What: "settle"}
 	failed := i.text.replace(i.change.Text)
-	if failed == nil {
+	if i.written = failed == nil; i.written {
 		settled.Name = i.as.String()
 	}
-	if err := i.client.Decide(ctx, settled); err != nil && failed == nil {
+	err = i.client.Decide(ctx, settled)
+	if err != nil && i.written {
 		i.note("lend: the policy has %s, but the other machine was not told: %v", i.as, err)
 	}
-	return failed
+	return err == nil, failed
+}
+
+// paired says that the policy has the peer.
+func (i *invitation) paired(ctx context.Context) error {
+	gateway, id := i.noteTaken(context.WithoutCancel(ctx), i.file, i.change.Policy.Digest()), i.seen.Peer
+	i.note("lend: %s may run nothing yet; next: lend policy allow --to %s KEY COMMAND, then lend lease issue --to %s", i.as, i.as, i.as)
+	if i.json {
+		return i.event(peerEvent{Event: "paired", Peer: id, Name: i.as.String(), File: i.file, Diff: i.diff(), Gateway: gateway})
+	}
+	return i.say("paired with %s %s", i.as, id)
 }
 
 // over says how it ended.
 func (i *invitation) over(ctx context.Context, at admin.Invitation) error {
+	if i.written { // whatever the other machine was told
+		return i.paired(ctx)
+	}
 	switch at.Phase {
 	case pairing.Paired.String():
-		gateway := i.noteTaken(ctx, i.file, i.change.Policy.Digest())
-		i.note("lend: %s may run nothing yet; next: lend policy allow --to %s KEY COMMAND, then lend lease issue --to %s", i.as, i.as, i.as)
-		if i.json {
-			return i.event(peerEvent{Event: "paired", Peer: at.Peer, Name: i.as.String(), File: i.file, Diff: i.diff(), Gateway: gateway})
-		}
-		return i.say("paired with %s %s", i.as, at.Peer)
+		return i.paired(ctx)
 	case pairing.Refused.String():
 		return errors.New("refused, and nothing has changed")
 	case pairing.Expired.String():

@@ -2,12 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"rsc.io/qr"
+
+	"github.com/lendcli/lend/gateway/admin"
 )
 
 func TestAnswersOfTheOwner(t *testing.T) {
@@ -103,4 +112,76 @@ func TestInviteNeedsAGateway(t *testing.T) {
 	errs.Reset()
 	require.Zero(t, run(t.Context(), newApp([]string{"peer", "list"}, strings.NewReader(""), &out, &errs)))
 	require.Contains(t, errs.String(), "names no peer")
+}
+
+// forgetful is a gateway that goes, or does not answer, after the owner's yes.
+type forgetful struct {
+	admin.Backend
+	file    string
+	peer    string
+	settled error         // what it says then
+	gone    chan struct{} // closed by the yes, if it is gone then
+}
+
+func (g *forgetful) Status(context.Context) (admin.Status, error) {
+	return admin.Status{Policy: admin.Policy{File: g.file}}, nil
+}
+
+func (g *forgetful) Invite(ctx context.Context, _ admin.InvitationWanted, tell func(admin.Invitation) error) error {
+	expires := time.Now().Add(time.Minute)
+	err := errors.Join(
+		tell(admin.Invitation{ID: "id", Link: "lend-pair:1:x", Expires: &expires, Phase: "open"}),
+		tell(admin.Invitation{Phase: "shown", Peer: g.peer, Digits: "362874"}),
+	)
+	select {
+	case <-ctx.Done():
+		return err
+	case <-g.gone:
+		panic(http.ErrAbortHandler) // as one that is killed
+	}
+}
+
+func (g *forgetful) Decide(_ context.Context, d admin.Decision) error {
+	if d.What != "settle" {
+		return nil
+	}
+	if g.settled == nil {
+		close(g.gone)
+	}
+	return g.settled
+}
+
+// TestYesThatIsWritten: what is in the file is never said to be as it was, whatever
+// becomes of the gateway, and nobody waits for one that forgets.
+func TestYesThatIsWritten(t *testing.T) {
+	for title, settled := range map[string]error{"gone": nil, "does-not-answer": errors.New("no")} {
+		dir, err := os.MkdirTemp("", "p") //nolint:usetesting // t.TempDir is too long for a socket
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+		t.Setenv("LEND_DIR", dir)
+		var out, errs bytes.Buffer
+		a := newApp([]string{"init"}, strings.NewReader(""), &out, &errs)
+		require.Zero(t, run(t.Context(), a))
+		p, err := a.paths()
+		require.NoError(t, err)
+		require.NoError(t, p.makePrivate())
+		_, key, err := ed25519.GenerateKey(nil)
+		require.NoError(t, err)
+		id, err := peerID(key)
+		require.NoError(t, err)
+		g := &forgetful{file: p.policy(), peer: id.String(), settled: settled, gone: make(chan struct{})}
+		s, err := admin.Listen(t.Context(), p.socket, g, zerolog.Nop())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		out.Reset()
+		require.Zero(t, run(ctx, newApp([]string{"peer", "invite", "--name", "laptop"}, strings.NewReader("362874\n"), &out, &errs)), "%s: %s", title, errs.String())
+		require.NoError(t, ctx.Err(), title)
+		cancel()
+		require.NoError(t, s.Close())
+		require.Contains(t, out.String(), "paired with laptop "+id.String(), title)
+		require.NotContains(t, errs.String(), "nothing has changed", title)
+		file, err := os.ReadFile(p.policy())
+		require.NoError(t, err)
+		require.Contains(t, string(file), "laptop: "+id.String(), title)
+	}
 }
