@@ -105,6 +105,50 @@ func TestInvitationEndsWithWhoeverAsked(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// slowBackend has invitations that take their time to end.
+type slowBackend struct {
+	fakeBackend
+	ending, ended chan struct{}
+}
+
+func (f *slowBackend) Invite(ctx context.Context, _ InvitationWanted, tell func(Invitation) error) error {
+	defer close(f.ended)
+	if err := tell(Invitation{ID: "one", Link: "link", Phase: "open"}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	<-f.ending
+	return ctx.Err()
+}
+
+func (f *slowBackend) Decide(context.Context, Decision) error { return nil }
+
+// TestCloseWaitsForWhatItCutsOff: an invitation that ends slowly, as where a peer does
+// not read how it ended, is no failure of the gateway, and is not left behind.
+func TestCloseWaitsForWhatItCutsOff(t *testing.T) {
+	b := &slowBackend{ending: make(chan struct{}), ended: make(chan struct{})}
+	s, path := serve(t, b)
+	s.patience = 10 * time.Millisecond
+	closed := make(chan error, 1)
+	err := NewClient(path).Invite(t.Context(), InvitationWanted{}, func(Invitation) error {
+		go func() { closed <- s.Close() }()
+		return nil
+	})
+	require.Error(t, err, "it was cut off")
+	select {
+	case err := <-closed:
+		require.Fail(t, "closed before the request has ended", "%v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(b.ending)
+	require.NoError(t, <-closed)
+	select {
+	case <-b.ended:
+	default:
+		require.Fail(t, "the request goes on")
+	}
+}
+
 // TestInvitationThatIsNotOpened: why is told, and escaped.
 func TestInvitationThatIsNotOpened(t *testing.T) {
 	b := newInviting()

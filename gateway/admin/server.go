@@ -21,6 +21,8 @@ const (
 	maxRequest     = 64 << 10
 	requestTimeout = 30 * time.Second
 	maxConnections = 32
+	// closePatience is how long Close waits for requests before it cuts them off.
+	closePatience = 5 * time.Second
 	// maxRefusalLines bounds the log lines about refused connections in a minute.
 	maxRefusalLines = 10
 )
@@ -36,6 +38,11 @@ type Server struct {
 	closing  chan struct{} // closed by Close: who watches is let go
 	close    sync.Once
 	err      error
+	patience time.Duration
+
+	mu       sync.Mutex // guards over, and adding to requests
+	over     bool
+	requests sync.WaitGroup
 }
 
 // Listen makes the socket at path and serves b on it until Close. The directory
@@ -53,9 +60,10 @@ func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*S
 		listener: guard(raw, log),
 		done:     make(chan struct{}),
 		closing:  make(chan struct{}),
+		patience: closePatience,
 	}
 	s.http = &http.Server{
-		Handler:           handler(b, log, s.closing),
+		Handler:           s.counted(handler(b, log, s.closing)),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      2 * requestTimeout,
@@ -72,19 +80,37 @@ func Listen(ctx context.Context, path string, b Backend, log zerolog.Logger) (*S
 }
 
 // Close ends the server, waits for the requests that run, and removes the
-// socket. It is idempotent.
+// socket. One that takes long is cut off, and then waited for. It is idempotent.
 func (s *Server) Close() error {
 	s.close.Do(func() {
 		close(s.closing)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 		defer cancel()
-		s.err = s.http.Shutdown(ctx)
-		if s.err != nil {
-			s.err = errors.Join(s.err, s.http.Close())
+		if s.err = s.http.Shutdown(ctx); errors.Is(s.err, context.DeadlineExceeded) {
+			s.err = s.http.Close()
 		}
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.requests.Wait()
 		<-s.done
 	})
 	return s.err
+}
+
+// counted lets Close wait for requests.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		if s.over {
+			s.mu.Unlock()
+			return // its connection is closed already
+		}
+		s.requests.Add(1)
+		s.mu.Unlock()
+		defer s.requests.Done()
+		h.ServeHTTP(w, r)
+	})
 }
 
 func handler(b Backend, log zerolog.Logger, closing <-chan struct{}) http.Handler {
