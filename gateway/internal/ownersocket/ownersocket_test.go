@@ -3,10 +3,13 @@
 package ownersocket
 
 import (
+	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,6 +160,92 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	require.NoError(t, Check("socket", path))
 }
 
+// TestBusyIsAlive: a program whose queue is full, since it is stopped or too slow, keeps
+// its socket.
+func TestBusyIsAlive(t *testing.T) {
+	path := filepath.Join(place(t), "s")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(fd)) }()
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+	require.NoError(t, unix.Listen(fd, 0))
+	for err = nil; err == nil; {
+		var c net.Conn
+		if c, err = net.Dial("unix", path); err == nil {
+			defer func() { _ = c.Close() }()
+		}
+	}
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	_, err = Listen(t.Context(), "socket", path)
+	require.ErrorIs(t, err, ErrInUse)
+	require.FileExists(t, path)
+
+	other := filepath.Join(filepath.Dir(path), "d")
+	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: other, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = d.Close() }()
+	_, err = Listen(t.Context(), "x socket", other)
+	require.ErrorContains(t, err, "look whether somebody answers on the x socket", "nobody knows")
+	require.FileExists(t, other)
+}
+
+// TestOneListens: of many that find the same stale socket, or none, at the same time.
+func TestOneListens(t *testing.T) {
+	for round := range 40 {
+		path := filepath.Join(place(t), "s")
+		if round%2 == 0 {
+			old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+			require.NoError(t, err)
+			old.SetUnlinkOnClose(false)
+			require.NoError(t, old.Close())
+		}
+		// Several processes have several names for what they make; here it is one.
+		const many = 8
+		got := make(chan net.Listener, many)
+		begin := make(chan struct{})
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() {
+				<-begin
+				l, err := Listen(t.Context(), "socket", path)
+				if err != nil {
+					l = nil
+				}
+				if err != nil && !errors.Is(err, ErrInUse) {
+					t.Error(err)
+				}
+				got <- l
+			})
+		}
+		close(begin)
+		all.Wait()
+		close(got)
+		won := 0
+		for l := range got {
+			if l != nil {
+				won++
+				defer func() { _ = l.Close() }()
+			}
+		}
+		require.Equal(t, 1, won, "round %d", round)
+		require.NoError(t, Check("socket", path))
+	}
+}
+
+// TestLockIsWaitedFor: but not for ever.
+func TestLockIsWaitedFor(t *testing.T) {
+	dir := place(t)
+	unlock, err := lockDirectory(t.Context(), dir)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Listen(ctx, "x socket", filepath.Join(dir, "s"))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "directory of the x socket: lock ")
+	unlock()
+	listen(t, filepath.Join(dir, "s"))
+}
+
 // TestCloseRemovesOnce: a socket that another program has made meanwhile stays.
 func TestCloseRemovesOnce(t *testing.T) {
 	path := filepath.Join(place(t), "s")
@@ -171,6 +260,13 @@ func TestCloseRemovesOnce(t *testing.T) {
 	gone := listen(t, path)
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, gone.Close(), "nothing is left to remove")
+
+	path = filepath.Join(place(t), "s")
+	pushed := listen(t, path)
+	require.NoError(t, os.Remove(path))
+	listen(t, path)
+	require.NoError(t, pushed.Close())
+	require.NoError(t, Check("socket", path), "it is another's")
 }
 
 // TestNobodyIsNoPeer: where the credentials cannot be asked for there is no peer.

@@ -21,10 +21,14 @@ var ErrInUse = errors.New("another program answers on the socket")
 // Peer is the process at the other end of a connection, when it connected.
 type Peer struct{ User, Process int }
 
+// lockTimeout is how long others may hold the lock of the directory.
+const lockTimeout = 5 * time.Second
+
 // Listen makes the socket at path; what it is called is for errors. The directory must
-// be the user's own, with mode 0700. A socket that nobody answers on is replaced. The
-// first Close of the listener removes the socket. Errors: those of os and net, ErrInUse,
-// and that the path, the directory or what is there cannot be used.
+// be the user's own, with mode 0700. A socket that nobody answers on is replaced, one of
+// a program that is busy, stopped or just about to listen is not. The first Close of the
+// listener removes the socket. Errors: those of os and net, ErrInUse, and that the path,
+// the directory or what is there cannot be used.
 func Listen(ctx context.Context, what, path string) (net.Listener, error) {
 	if len(path) > MaxPath {
 		return nil, fmt.Errorf("%s: its path has %d bytes, the system takes %d: keep lend in a directory with a shorter name", what, len(path), MaxPath)
@@ -32,6 +36,11 @@ func Listen(ctx context.Context, what, path string) (net.Listener, error) {
 	if err := checkDirectory(what, filepath.Dir(path)); err != nil {
 		return nil, err
 	}
+	unlock, err := lockDirectory(ctx, filepath.Dir(path)) // of two that find the same stale socket, one may not remove the other's
+	if err != nil {
+		return nil, fmt.Errorf("directory of the %s: %w", what, err)
+	}
+	defer unlock()
 	if err := removeStale(ctx, what, path); err != nil {
 		return nil, err
 	}
@@ -55,9 +64,16 @@ func removeStale(ctx context.Context, what, path string) error {
 		return fmt.Errorf("%s: %s exists and is not a socket", what, path)
 	}
 	d := net.Dialer{Timeout: time.Second}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+	c, err := d.DialContext(ctx, "unix", path)
+	var slow net.Error
+	switch {
+	case err == nil:
 		_ = c.Close()
 		return ErrInUse
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	case ctx.Err() == nil && (errors.Is(err, syscall.EAGAIN) || errors.As(err, &slow) && slow.Timeout()):
+		return ErrInUse // its queue is full: somebody has it
 	}
-	return os.Remove(path)
+	return fmt.Errorf("look whether somebody answers on the %s: %w", what, err)
 }

@@ -3,6 +3,7 @@
 package ownersocket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,3 +20,5 @@ func Check(what, _ string) error {
 func checkDirectory(what, _ string) error { return fmt.Errorf("%s: %w", what, errUnsupported) }
 
 func listenPrivate(string) (net.Listener, error) { return nil, errUnsupported }
+
+func lockDirectory(context.Context, string) (func(), error) { return nil, errUnsupported }

@@ -3,6 +3,7 @@
 package ownersocket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Check refuses what is not a socket of this user's, closed to others, in a directory
@@ -56,10 +58,40 @@ func listenPrivate(path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(temp, 0o600), os.Rename(temp, path)); err != nil {
+	info, err := os.Lstat(temp)
+	if err = errors.Join(err, os.Chmod(temp, 0o600)); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(temp))
 	}
-	return &listener{UnixListener: l, path: path}, nil
+	return &listener{UnixListener: l, path: path, made: info}, nil
+}
+
+// lockDirectory keeps other programs that listen out of the directory, until unlock.
+func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = d.Close() }, nil // which unlocks
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), d.Close())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, context.Cause(ctx)), d.Close())
+		}
+	}
 }
 
 // tempName is no longer than a path that ends in a word, and not another socket's.
@@ -67,20 +99,23 @@ func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)[:1]+strconv.Itoa(os.Getpid()))
 }
 
-// listener removes its socket once: what is there later is another one.
+// listener removes its socket once, and no other.
 type listener struct {
 	*net.UnixListener
 	path  string
+	made  os.FileInfo
 	close sync.Once
 	err   error
 }
 
 func (l *listener) Close() error {
 	l.close.Do(func() {
-		l.err = l.UnixListener.Close()
-		if err := os.Remove(l.path); !errors.Is(err, os.ErrNotExist) {
-			l.err = errors.Join(l.err, err)
+		var err error
+		// While it is alive: as soon as it is not, another may take its place.
+		if there, look := os.Lstat(l.path); look == nil && os.SameFile(there, l.made) {
+			err = os.Remove(l.path)
 		}
+		l.err = errors.Join(err, l.UnixListener.Close())
 	})
 	return l.err
 }
