@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,6 +320,20 @@ func TestForgetLeavesNoCopy(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, found)
 	}
+}
+
+// TestNothingIsCopiedAfterForget: not even by a copy ahead that was decided on before.
+func TestNothingIsCopiedAfterForget(t *testing.T) {
+	t.Parallel()
+	r, from := openRooms(t)
+	var held atomic.Int64
+	p := r.poolOf(from, func() (io.Closer, error) {
+		held.Add(1)
+		return free()
+	})
+	r.Forget(from)
+	r.ahead(p)
+	require.Zero(t, held.Load())
 }
 
 func TestCopiesOfWhatIsGoneAreDropped(t *testing.T) {

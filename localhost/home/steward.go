@@ -125,6 +125,12 @@ func (p *pool) lacks() bool { return len(p.rooms)+p.again < p.target }
 func (r *Rooms) ahead(p *pool) {
 	p.filling.Lock()
 	defer p.filling.Unlock()
+	r.mu.Lock()
+	gone := p.gone // since it was chosen: Forget does not wait for what has not begun
+	r.mu.Unlock()
+	if gone {
+		return
+	}
 	m := r.furnishAhead(p)
 	r.mu.Lock()
 	kept := m != nil && m.sound && r.keep(m)
