@@ -54,6 +54,7 @@ func (r *Reader) Read() (Frame, error) {
 	if r.broken != nil {
 		return nil, r.broken
 	}
+	r.data.Payload = nil
 	for {
 		body, err := r.next()
 		if err != nil {
@@ -67,6 +68,21 @@ func (r *Reader) Read() (Frame, error) {
 			return f, nil
 		}
 	}
+}
+
+// Swap takes other for the buffer that holds the payload of the *Data which Read has just
+// returned, from at on, so that it need not be copied: the payload stays valid as long
+// as buf does, which is the caller's now. Nothing is swapped, and ok is false, if the
+// last frame was no data, the buffer holds more than it, or other has not its size: that
+// of the largest data frame, DataHeaderMax + MaxData bytes, once one has come.
+func (r *Reader) Swap(other []byte) (buf []byte, at int, ok bool) {
+	n := len(r.data.Payload)
+	if n == 0 || r.head != r.tail || len(other) != len(r.buf) {
+		return nil, 0, false
+	}
+	buf, at = r.buf, r.head-n
+	r.buf, r.head, r.tail, r.data.Payload = other, 0, 0, nil
+	return buf, at, true
 }
 
 func (r *Reader) fail(err error) error {

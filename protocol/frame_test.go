@@ -361,3 +361,44 @@ func TestWriteErrorsAreWrapped(t *testing.T) {
 	require.ErrorIs(t, WriteControlReply(brokenPipe{}, &RevokeReply{}), os.ErrClosed)
 	require.ErrorIs(t, WriteCatalog(brokenPipe{}, nil), os.ErrClosed)
 }
+
+// What was swapped away stays as it is whatever is read next.
+func TestSwapGivesThePayloadAway(t *testing.T) {
+	large, next := string(rep(MaxData)), strings.Repeat("n", MaxData)
+	stream := append(data(1, 0, "small"), data(1, 5, large)...)
+	stream = append(append(stream, data(1, 5+MaxData, next)...), data(1, 5+2*MaxData, "end")...)
+	r := NewReader(&loop{b: stream}, Caller)
+	r.state = StateOutput
+	spare := make([]byte, DataHeaderMax+MaxData)
+	read := func() *Data {
+		f, err := r.Read()
+		require.NoError(t, err)
+		return f.(*Data)
+	}
+	_, _, ok := r.Swap(spare)
+	require.False(t, ok, "nothing was read")
+	read()
+	_, _, ok = r.Swap(spare)
+	require.False(t, ok, "the buffer is small, or holds more")
+	read()
+	_, _, ok = r.Swap(spare[1:])
+	require.False(t, ok, "another size")
+	buf, at, ok := r.Swap(spare)
+	require.True(t, ok)
+	_, _, ok = r.Swap(make([]byte, len(spare)))
+	require.False(t, ok, "it is gone")
+	require.Equal(t, next, string(read().Payload))
+	require.Same(t, &spare[0], &r.buf[0])
+	require.Equal(t, large, string(buf[at:at+MaxData]))
+	require.Equal(t, "end", string(read().Payload))
+}
+
+func TestSwapIsForDataOnly(t *testing.T) {
+	r := NewReader(bytes.NewReader(written(t, testAccepted(), &Data{Stream: Stdout, Payload: rep(MaxData)}, &Ack{})), Caller)
+	for range 3 {
+		_, err := r.Read()
+		require.NoError(t, err)
+	}
+	_, _, ok := r.Swap(make([]byte, len(r.buf)))
+	require.False(t, ok)
+}
