@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/lendcli/lend/gateway/operation/internal/width"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -27,6 +28,7 @@ type Budget struct {
 	max  int64
 	used atomic.Int64
 	pool sync.Pool
+	wide width.Pool
 }
 
 // NewBudget returns a budget of limit bytes.
@@ -56,17 +58,18 @@ type chunk struct {
 	pooled *[]byte // what buf is part of, nil if it is its own
 	stream protocol.Stream
 	offset uint64
+	body   int // of the payload in buf
 	start  int // of the data header in buf, for an output
 	refs   int // guarded by Operation.mu
 }
 
-func (c *chunk) payload() []byte { return c.buf[protocol.DataHeaderMax:] }
+func (c *chunk) payload() []byte { return c.buf[c.body:] }
 func (c *chunk) end() uint64     { return c.offset + uint64(len(c.payload())) }
 
 // keep makes a chunk of the n payload bytes that were read into p, which it takes
 // over: small ones are copied, so that a line does not hold a whole frame.
 func (b *Budget) keep(p *[]byte, n int) *chunk {
-	c := &chunk{refs: 1}
+	c := &chunk{refs: 1, body: protocol.DataHeaderMax}
 	if n >= keepWhole {
 		c.buf, c.pooled = (*p)[:protocol.DataHeaderMax+n], p
 		b.used.Add(pooledSize)
@@ -77,6 +80,23 @@ func (b *Budget) keep(p *[]byte, n int) *chunk {
 	b.put(p)
 	b.used.Add(int64(len(c.buf)))
 	return c
+}
+
+// taken makes a chunk of the payload that r has just returned, without a copy if it is
+// large.
+func (b *Budget) taken(r *protocol.Reader, payload []byte) *chunk {
+	n := len(payload)
+	if n < keepWhole {
+		return b.copied(payload)
+	}
+	p := b.get()
+	buf, at, ok := r.Swap(*p)
+	if !ok {
+		return b.keep(p, copy((*p)[protocol.DataHeaderMax:], payload))
+	}
+	*p = buf
+	b.used.Add(pooledSize)
+	return &chunk{refs: 1, buf: buf[:at+n], body: at, pooled: p}
 }
 
 // copied makes a chunk of bytes that stay the caller's.

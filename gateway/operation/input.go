@@ -33,7 +33,7 @@ type input struct {
 	text   text.Stream // what it must be, with Text
 }
 
-// takeInput queues payload, which stays the caller's. It blocks while the queue
+// takeInput queues payload, which a.Frames has just returned. It blocks while the queue
 // is full. An error is a violation.
 func (o *Operation) takeInput(a *attachment, payload []byte) error {
 	n := uint64(len(payload))
@@ -62,7 +62,7 @@ func (o *Operation) takeInput(a *attachment, payload []byte) error {
 		return nil
 	}
 	if !o.cfg.Budget.extend(last(in.queue), payload) {
-		in.queue = append(in.queue, o.cfg.Budget.copied(payload))
+		in.queue = append(in.queue, o.cfg.Budget.taken(a.Frames, payload))
 	}
 	in.queued += n
 	in.got += n
@@ -150,6 +150,8 @@ func (o *Operation) endInput(a *attachment, total uint64) error {
 // tells the caller how far it is and when the child takes no more.
 func (o *Operation) feed() {
 	in := &o.in
+	meter := o.cfg.Budget.wide.Meter(in.pipe)
+	defer meter.Close()
 	for {
 		c, more := o.nextInput()
 		if c == nil {
@@ -161,6 +163,7 @@ func (o *Operation) feed() {
 			continue
 		}
 		n, err := o.writeInput(c.payload())
+		meter.Moved(n)
 		if told, closed := o.tookInput(c, n, err); closed {
 			o.send(&protocol.StdinClosed{})
 		} else if told > 0 {
