@@ -20,11 +20,12 @@ import (
 )
 
 // inject makes system calls of the gateway fail, as strace -e inject has it, until
-// the function that it returns is called.
+// the function that it returns is called, which wants some to have failed.
 func inject(t *testing.T, g *rig.Gateway, calls, how string) (stop func()) {
 	t.Helper()
 	var log rig.Log
-	args := []string{"-f", "-o", "/dev/null", "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + how}
+	made := filepath.Join(t.TempDir(), "calls")
+	args := []string{"-f", "-o", made, "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + how}
 	for _, pid := range append(children(t, g.Cmd.Process.Pid), strconv.Itoa(g.Cmd.Process.Pid)) {
 		args = append(args, "-p", pid)
 	}
@@ -37,6 +38,9 @@ func inject(t *testing.T, g *rig.Gateway, calls, how string) (stop func()) {
 			stopped = true
 			_ = cmd.Process.Signal(os.Interrupt)
 			_ = cmd.Wait() // it dies of the signal
+			b, err := os.ReadFile(made)
+			require.NoError(t, err)
+			require.Contains(t, string(b), "(INJECTED)", "no call of %s came", calls)
 		}
 	}
 	t.Cleanup(stop)
@@ -229,6 +233,7 @@ func TestFewDescriptors(t *testing.T) {
 				require.Contains(t, []int{75, 125, 126}, status, text)
 				t.Logf("%d spare: %s", spare-2, text)
 			}
+			require.Less(t, ran, 12, "the limit was never felt")
 			require.Equal(t, 1+ran, w.Starts())
 			require.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &was, nil))
 			t.Logf("%d descriptors; statuses: %v", len(open), said)
