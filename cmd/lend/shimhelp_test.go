@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/gateway/client/broker/native"
 )
 
