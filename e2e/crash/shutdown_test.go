@@ -21,8 +21,10 @@ import (
 
 // A gateway that is asked to end tells every caller, leaves nothing behind, and says
 // the same when it is back; who was not attached can ask then.
-func TestShutdown(t *testing.T) {
-	w := newWorld(t)
+func TestShutdown(t *testing.T) { overEach(t, shutdown) }
+
+func shutdown(t *testing.T, transport string) { //nolint:thelper // the test itself
+	w := newWorld(t, transport)
 	const callers = 8
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -335,6 +335,7 @@ func (g *target) withstand(transport string, d time.Duration, what []assault) {
 	g.hangUp()
 	g.t.Logf("honest: %d runs, the slowest %v; at most %d goroutines, %d files, %d MiB in use, %d MiB of the system",
 		runs, slowest.Round(time.Millisecond), most.Goroutines, most.Files, most.Heap>>20, most.Peak>>20)
+	require.Positive(g.t, runs)
 	require.Less(g.t, slowest, 15*time.Second)
 	require.Less(g.t, most.Goroutines, 20_000)
 	require.Less(g.t, most.Peak, uint64(1<<30)) // the budget, and 1.5 MiB for each that runs

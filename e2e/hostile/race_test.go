@@ -46,6 +46,18 @@ func (g *target) kill() {
 	g.start()
 }
 
+// overEach runs a test over each transport.
+func overEach(t *testing.T, f func(t *testing.T, transport string)) {
+	t.Helper()
+	t.Parallel()
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			f(t, transport)
+		})
+	}
+}
+
 // TestOneStartPerOperation has callers on two transports start, attach to, cancel
 // and ask for the same operations at the same time, while the policy is read again
 // and in the end the gateway is killed. However it comes out, an operation has one
@@ -144,15 +156,16 @@ func TestOneStartPerOperation(t *testing.T) {
 
 // TestSlotsComeBack: whatever thousands of starts came to, a peer may run as much
 // afterwards as before, and not one more.
-func TestSlotsComeBack(t *testing.T) {
-	t.Parallel()
+func TestSlotsComeBack(t *testing.T) { overEach(t, slotsComeBack) }
+
+func slotsComeBack(t *testing.T, transport string) { //nolint:thelper // the test itself
 	most := 300
 	if long() {
-		most = 20_000
+		most = 10_000
 	}
 	g := attack(t, ", starts_per_minute: 60000, operations_per_peer: 6", 1)
 	who := g.hostile[0]
-	d, l := g.mustDial(who, "tcp"), g.lease(who)
+	d, l := g.mustDial(who, transport), g.lease(who)
 	few := g.lease(who, func(l *lease.Lease) { l.MaxOperations, l.MaxConcurrent = 1, 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
@@ -196,6 +209,7 @@ func TestSlotsComeBack(t *testing.T) {
 	close(next)
 	all.Wait()
 	require.Eventually(t, func() bool { s := g.stats(); return s.Operations == 0 && s.Running == 0 }, patience, 50*time.Millisecond)
+	require.Greater(t, g.stats().Starts, int64(most/10), "most were refused for something else")
 	for i := range 7 {
 		s, err := d.stream(ctx, protocol.RunID)
 		require.NoError(t, err)
@@ -241,11 +255,12 @@ func TestShutdownUnderAttack(t *testing.T) {
 
 // TestNothingForeignIsWritten: what a peer chooses reaches the log and the ledger
 // only as names, quoted; arguments and input never.
-func TestNothingForeignIsWritten(t *testing.T) {
-	t.Parallel()
+func TestNothingForeignIsWritten(t *testing.T) { overEach(t, nothingForeignIsWritten) }
+
+func nothingForeignIsWritten(t *testing.T, transport string) { //nolint:thelper // the test itself
 	g := attack(t, "", 1)
 	who, secret := g.hostile[0], "s3cr3t-value"
-	d := g.mustDial(who, "tcp")
+	d := g.mustDial(who, transport)
 	evil := []string{secret, "--size=" + secret, "--" + secret, "\x1b[31m" + secret, secret + "\n{\"level\":\"info\"}", "--size=1\x00" + secret, "\u202e" + secret}
 	l := g.lease(who, func(l *lease.Lease) { l.Purpose = "a purpose <script>" })
 	for _, a := range evil {

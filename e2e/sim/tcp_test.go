@@ -90,6 +90,7 @@ func TestCutTCP(t *testing.T) {
 				}
 			}
 			cuts, errs := w.cutAt(points, secure)
+			require.Positive(t, cuts, "nothing was cut")
 			for _, err := range errs {
 				t.Error(err)
 			}
