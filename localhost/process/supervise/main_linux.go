@@ -126,6 +126,7 @@ func closeOnExec() error {
 type server struct {
 	children *children
 	buf      []byte
+	happened time.Time // when the last message came, or a child has exited
 }
 
 // operation is the one that runs.
@@ -182,7 +183,9 @@ func rights(oob []byte) ([]int, error) {
 
 func (s *server) serve() int {
 	for {
+		s.linger()
 		m, payload, fds, ok := s.receive()
+		s.happened = time.Now()
 		switch {
 		case !ok:
 			return exitLifeline
@@ -380,8 +383,7 @@ func (s *server) wait(op *operation) bool {
 	if !op.exited && op.pidfd >= 0 {
 		set[1] = unix.PollFd{Fd: int32(op.pidfd), Events: unix.POLLIN}
 	}
-	n, _ := unix.Poll(set[:], timeout)
-	return n > 0 && set[0].Revents != 0
+	return s.poll(set[:], timeout) > 0 && set[0].Revents != 0
 }
 
 func ignoringEINTR(f func() error) error {
