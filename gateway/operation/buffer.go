@@ -1,10 +1,9 @@
 package operation
 
 import (
-	"io"
-	"sync"
 	"sync/atomic"
 
+	"github.com/lendcli/lend/gateway/operation/internal/spare"
 	"github.com/lendcli/lend/gateway/operation/internal/width"
 	"github.com/lendcli/lend/protocol"
 )
@@ -15,7 +14,7 @@ const (
 	floorWindow = 2 * protocol.AckEvery
 	// pooledSize is a whole data frame; keepWhole is the least payload for which
 	// such a buffer is kept instead of copied into one that fits.
-	pooledSize = protocol.DataHeaderMax + protocol.MaxData
+	pooledSize = spare.Size
 	keepWhole  = 16 << 10
 	// smallPayload is what is joined to the chunk before it: a chunk costs as much
 	// as some hundred bytes, and a peer or a child may write one byte at a time.
@@ -27,7 +26,7 @@ const (
 type Budget struct {
 	max  int64
 	used atomic.Int64
-	pool sync.Pool
+	pool spare.Pool
 	wide width.Pool
 }
 
@@ -39,16 +38,6 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 
 // Full tells that operations are held to the least window.
 func (b *Budget) Full() bool { return b.used.Load() >= b.max }
-
-func (b *Budget) get() *[]byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return p
-	}
-	p := make([]byte, pooledSize)
-	return &p
-}
-
-func (b *Budget) put(p *[]byte) { b.pool.Put(p) }
 
 // chunk is one piece of an output or of the input, with room for a data header
 // before its payload. refs counts the window that keeps it and each write that
@@ -77,7 +66,7 @@ func (b *Budget) keep(p *[]byte, n int) *chunk {
 	}
 	c.buf = make([]byte, protocol.DataHeaderMax+n)
 	copy(c.payload(), (*p)[protocol.DataHeaderMax:])
-	b.put(p)
+	b.pool.Put(p)
 	b.used.Add(int64(len(c.buf)))
 	return c
 }
@@ -89,7 +78,7 @@ func (b *Budget) taken(r *protocol.Reader, payload []byte) *chunk {
 	if n < keepWhole {
 		return b.copied(payload)
 	}
-	p := b.get()
+	p := b.pool.Get()
 	buf, at, ok := r.Swap(*p)
 	if !ok {
 		return b.keep(p, copy((*p)[protocol.DataHeaderMax:], payload))
@@ -101,7 +90,7 @@ func (b *Budget) taken(r *protocol.Reader, payload []byte) *chunk {
 
 // copied makes a chunk of bytes that stay the caller's.
 func (b *Budget) copied(payload []byte) *chunk {
-	p := b.get()
+	p := b.pool.Get()
 	return b.keep(p, copy((*p)[protocol.DataHeaderMax:], payload))
 }
 
@@ -135,17 +124,6 @@ func (b *Budget) unref(c *chunk) {
 		return
 	}
 	b.used.Add(-pooledSize)
-	b.put(c.pooled)
+	b.pool.Put(c.pooled)
 	c.buf, c.pooled = nil, nil
-}
-
-// readInto reads once into a buffer that it takes beforehand.
-func readInto(b *Budget, r io.Reader) (*[]byte, int, error) {
-	p := b.get()
-	n, err := r.Read((*p)[protocol.DataHeaderMax:])
-	if n <= 0 {
-		b.put(p)
-		return nil, 0, err
-	}
-	return p, n, err
 }

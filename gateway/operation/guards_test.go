@@ -67,7 +67,7 @@ func TestOutputThatNobodyTakes(t *testing.T) {
 	} {
 		o, _ := alone(t, false)
 		change(o)
-		p := o.cfg.Budget.get()
+		p := o.cfg.Budget.pool.Get()
 		require.False(t, o.keep(&o.out[0], p, 5), title)
 		require.Empty(t, o.out[0].chunks, title)
 		require.Zero(t, o.cfg.Budget.Used(), title)

@@ -86,7 +86,7 @@ func TestSingleBytesCostLittle(t *testing.T) {
 		h := start(t, Config{Budget: b}, false, sleeper)
 		f, want := &h.op.out[0], pattern(n)
 		for i := range n {
-			p := b.get()
+			p := b.pool.Get()
 			(*p)[protocol.DataHeaderMax] = want[i]
 			require.True(t, h.op.keep(f, p, 1))
 			if i == n/2 {

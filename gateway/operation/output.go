@@ -40,7 +40,7 @@ func (o *Operation) pump(f *output) {
 	meter := o.cfg.Budget.wide.Meter(f.pipe)
 	defer meter.Close()
 	for o.awaitSpace(f) {
-		p, n, err := readChunk(o.cfg.Budget, f.pipe)
+		p, n, err := o.cfg.Budget.pool.Read(f.pipe)
 		more := true
 		if n > 0 {
 			more = o.keep(f, p, n)
@@ -101,7 +101,7 @@ func (o *Operation) keep(f *output, p *[]byte, n int) bool {
 	defer o.mu.Unlock()
 	f.busy = time.Now()
 	if o.sealed || f.gone {
-		b.put(p)
+		b.pool.Put(p)
 		return false
 	}
 	over := false
@@ -111,7 +111,7 @@ func (o *Operation) keep(f *output, p *[]byte, n int) bool {
 	if n > 0 {
 		c := last(f.chunks)
 		if b.extend(c, (*p)[protocol.DataHeaderMax:][:n]) {
-			b.put(p)
+			b.pool.Put(p)
 		} else {
 			c = b.keep(p, n)
 			c.stream, c.offset = f.stream, f.end
@@ -120,7 +120,7 @@ func (o *Operation) keep(f *output, p *[]byte, n int) bool {
 		c.start = protocol.PutDataHeader(c.buf, f.stream, c.offset, len(c.payload()))
 		f.end += uint64(n)
 	} else {
-		b.put(p)
+		b.pool.Put(p)
 	}
 	if over {
 		o.lost = CauseOutputLimit

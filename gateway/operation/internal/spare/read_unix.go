@@ -1,6 +1,6 @@
 //go:build unix
 
-package operation
+package spare
 
 import (
 	"errors"
@@ -10,13 +10,13 @@ import (
 	"github.com/lendcli/lend/protocol"
 )
 
-// readChunk reads once into a buffer of b. Where the pipe is a descriptor, the
+// Read reads once into a buffer, behind room for a header. Where the pipe is a descriptor, the
 // buffer is taken only when there is something to read, so that a silent
 // operation holds none. The buffer is the caller's if n > 0.
-func readChunk(b *Budget, r io.Reader) (p *[]byte, n int, err error) {
+func (s *Pool) Read(r io.Reader) (p *[]byte, n int, err error) {
 	f, ok := r.(syscall.Conn)
 	if !ok {
-		return readInto(b, r)
+		return s.readInto(r)
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -24,7 +24,7 @@ func readChunk(b *Budget, r io.Reader) (p *[]byte, n int, err error) {
 	}
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
-		p = b.get()
+		p = s.Get()
 		for {
 			n, failed = syscall.Read(int(fd), (*p)[protocol.DataHeaderMax:])
 			if !errors.Is(failed, syscall.EINTR) {
@@ -32,7 +32,7 @@ func readChunk(b *Budget, r io.Reader) (p *[]byte, n int, err error) {
 			}
 		}
 		if n <= 0 {
-			b.put(p)
+			s.Put(p)
 			p, n = nil, 0
 		}
 		return !errors.Is(failed, syscall.EAGAIN)
