@@ -115,8 +115,8 @@ func (c *cutting) note(format string, r *file.Rule, more ...any) {
 	c.notes = append(c.notes, review.Prose(fmt.Sprintf(format, append([]any{name.Quote(r.Name)}, more...)...)))
 }
 
-// drop takes items of a list of the document away; a list that is empty then is
-// written [].
+// drop takes items of a list or a map of the document away; one that is empty then is
+// written [] or {}.
 func (s *sheet) drop(key string, gone map[int]bool) {
 	list := s.Root.Get(key)
 	switch {
@@ -128,7 +128,7 @@ func (s *sheet) drop(key string, gone map[int]bool) {
 		return
 	case len(gone) == len(list.Values):
 		end := s.Span(s.Root.Key(key)).To
-		s.insert(end+strings.IndexByte(s.Text[end:], ':')+1, " []")
+		s.insert(end+strings.IndexByte(s.Text[end:], ':')+1, map[bool]string{true: " {}", false: " []"}[list.Kind == strict.Map])
 	}
 	s.remove(list, func(i int) bool { return gone[i] })
 }

@@ -34,16 +34,9 @@ func Deny(filename string, data []byte, d Removal, source policy.Contracts) (Res
 		return Result{}, err
 	}
 	f := w.before.Content()
-	id, known := f.Peers[d.Peer]
-	if !known {
-		names := make([]string, 0, len(f.Peers))
-		for label := range f.Peers {
-			names = append(names, label.String())
-		}
-		if _, group := f.Groups[d.Peer]; group {
-			return Result{}, refuse("name a peer of it", "%s is a group", d.Peer)
-		}
-		return Result{}, refuse(strict.Meant(d.Peer.String(), names), "no peer of the file is named %s", name.Quote(d.Peer.String()))
+	id, err := w.peer(d.Peer)
+	if err != nil {
+		return Result{}, err
 	}
 	if !slices.ContainsFunc(f.Rules, func(r *file.Rule) bool { return d.reachedBy(f, r, id) }) {
 		return Result{}, fmt.Errorf("%w: %s", ErrNothing, d.nothing(f))

@@ -100,6 +100,9 @@ func run(line string, data []byte) (Result, error) {
 	if words[0] == "allow" {
 		return Allow("policy.yaml", data, g, source{})
 	}
+	if words[0] == "dismiss" {
+		return Dismiss("policy.yaml", data, g.Peer, source{})
+	}
 	d.Peer, d.Connector, d.Commands = g.Peer, g.Connector, g.Commands
 	return Deny("policy.yaml", data, d, source{})
 }

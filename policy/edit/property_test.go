@@ -122,3 +122,47 @@ func TestEditsDoNothingElse(t *testing.T) {
 	require.Greater(t, made, 30, "%d were refused", refused)
 	t.Logf("%d edits, %d refused", made, refused)
 }
+
+// Who is dismissed may run nothing that an issuer does not lend to strangers, and nobody
+// else has less or more than before.
+func TestDismissDoesNothingElse(t *testing.T) {
+	made := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawFile(t)
+		before, err := policy.Parse("p", []byte(text))
+		if err != nil {
+			t.Skip("not a policy")
+		}
+		peer := rapid.SampledFrom([]string{"maria", "agent", "third"}).Draw(t, "peer")
+		r, err := run("dismiss to="+peer, []byte(text))
+		var refusal *RefusedError
+		if errors.As(err, &refusal) && strings.Contains(refusal.Text, "alone") {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", peer, err, text)
+		}
+		made++
+		if _, known := r.Policy.Peers()[must(name.ParseLabel(peer))]; known || strings.Contains(string(r.Text), ids[peer]) {
+			t.Fatalf("%s is still there\n%s", peer, r.Text)
+		}
+		for _, issuer := range []string{"owner", "desk"} {
+			for _, who := range []string{"maria", "agent", "third"} {
+				for _, c := range []string{"get", "list", "put"} {
+					for _, repo := range []string{"a", "b"} {
+						q := policy.Request{
+							Issuer: must(name.ParsePeerID(ids[issuer])), Peer: must(name.ParsePeerID(ids[who])), Connector: must(name.ParseConnectorKey("alpha")),
+							Version: must(name.ParseVersion("1")), Command: must(name.ParseCommand(c)), Arguments: []string{"--repo", repo}, Now: time.Now(),
+						}
+						was, is := before.Decide(q, source{}).Allowed, r.Policy.Decide(q, source{}).Allowed
+						i, _ := r.Policy.Issuer(q.Issuer)
+						if who == peer && is && !i.HoldersAny || who != peer && is != was {
+							t.Fatalf("without %s, %s %s %s under %s: %v, was %v\n%s\n---\n%s", peer, who, c, repo, issuer, is, was, text, r.Text)
+						}
+					}
+				}
+			}
+		}
+	})
+	require.Greater(t, made, 30)
+}
