@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/lendcli/lend/gateway/client/internal/input"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
@@ -27,7 +28,8 @@ type Cmd struct {
 	OperationID string
 
 	// Stdin is sent to the command; nil means none. If a Read of it cannot be
-	// interrupted, one goroutine stays in it after Wait and drops what it gets.
+	// interrupted, one goroutine stays in it after Wait and drops what it gets. If one
+	// fails, the command is cancelled, and Wait returns an *InputError.
 	Stdin io.Reader
 	// Stdout and Stderr get the outputs; nil means that they are dropped. Writes
 	// come from one goroutine. When one fails, the command's output is closed, as
@@ -138,7 +140,8 @@ func (c *Cmd) Start() error {
 
 // Wait returns when the operation has ended and all its output was written: nil
 // if the command succeeded, else *ExitError, *RefusedError, *EndedError or, if an
-// output could not be written here, *OutputError. It may be called again.
+// output could not be written here, *OutputError, or the input not read, *InputError. It
+// may be called again.
 func (c *Cmd) Wait() error {
 	if c.op == nil {
 		return errors.New("wait: not started")
@@ -199,7 +202,7 @@ func (c *Cmd) prepare() (*operation, error) {
 	}
 	start.Lease = f.Chain
 	op := c.operation(start, &f.Lease, to)
-	op.early = fresh && start.Stdin && inMemory(c.Stdin)
+	op.early = fresh && start.Stdin && input.InMemory(c.Stdin)
 	return op, nil
 }
 

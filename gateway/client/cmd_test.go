@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/client/internal/input"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -244,7 +245,7 @@ func TestClosedInputStopsTheReader(t *testing.T) {
 		for err == nil {
 			_, err = in.Write([]byte("more"))
 		}
-		require.ErrorIs(t, err, errInputOver)
+		require.ErrorIs(t, err, input.ErrOver)
 		require.NoError(t, cmd.Wait())
 	})
 }
@@ -292,7 +293,8 @@ func TestBrokenInputIsNoEnd(t *testing.T) {
 	cmd.Stdin = io.MultiReader(strings.NewReader("abc"), errReader{broken})
 	err := cmd.Run()
 	require.ErrorIs(t, err, broken)
-	require.Equal(t, 130, ExitStatus(err))
+	require.EqualError(t, err, "standard input: disk on fire; the command was cancelled")
+	require.Equal(t, 255, ExitStatus(err))
 	require.NoError(t, c.Close())
 	f.close()
 	require.False(t, ended)

@@ -17,7 +17,8 @@
 // error is ErrOutcomeUnknown.
 //
 // Errors: *ExitError if the command failed by itself, *RefusedError if nothing
-// ran, *EndedError if it was stopped or its outcome is unknown; all others mean
+// ran, *EndedError if it was stopped or its outcome is unknown, *OutputError and
+// *InputError if this side failed to write or to read; all others mean
 // that nothing was sent: ErrUnreachable, ErrNotAdmitted, ErrNotGateway, ErrNoAddress,
 // ErrVersions, ErrClosed, a *lease.Error, an error of the LeaseSource or of the context.
 // ExitStatus maps them as lend run does.

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/lendcli/lend/gateway/client/internal/dial"
+	"github.com/lendcli/lend/gateway/client/internal/input"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -16,6 +17,10 @@ type RefusedError = protocol.Refusal
 // EndedError says that the command ran and was stopped, or that its outcome is
 // unknown (then errors.Is(err, ErrOutcomeUnknown)).
 type EndedError = protocol.Ended
+
+// InputError says that the input could not be read here, so that the command was
+// cancelled. It takes the place of every end but those by itself.
+type InputError = input.Error
 
 // ErrOutcomeUnknown says that the command may have run, and nobody says how it ended.
 // Only the same operation ID may be tried again.
@@ -65,16 +70,19 @@ func (e *ExitError) Error() string {
 
 // ExitStatus returns what lend run returns for an error of Run or Wait: the
 // remote status, 128+n for signal n, else 75, 124, 125, 126, 127, 130 or 255, which is
-// that of an *OutputError whatever the end was.
+// that of an *OutputError whatever the end was, and of an *InputError if anything ran.
 func ExitStatus(err error) int {
 	var exit *ExitError
 	var refused *RefusedError
 	var ended *EndedError
 	var output *OutputError
+	var unread *InputError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &output):
+	case errors.As(err, &unread) && !unread.Ran():
+		return exitNotSent
+	case errors.As(err, &output), unread != nil:
 		return protocol.CodeOutcomeUnknown.EndStatus()
 	case errors.As(err, &exit) && exit.Signal != "":
 		return 128 + signalNumber(exit.Signal)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/client/internal/ahead"
 	"github.com/lendcli/lend/gateway/client/internal/dial"
+	"github.com/lendcli/lend/gateway/client/internal/input"
 	"github.com/lendcli/lend/gateway/client/internal/outbox"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
@@ -94,7 +95,7 @@ func (o *operation) begin() error {
 		}
 		close(o.ended)
 		o.wg.Wait()
-		return err
+		return o.unread(err)
 	}
 	if o.start.Stdin && !early {
 		o.fill()
@@ -124,8 +125,8 @@ func (o *operation) beat(done <-chan struct{}) {
 func (o *operation) fill() {
 	go func() {
 		defer close(o.filled)
-		if err := o.outbox.Fill(o.stdin); err != nil && !errors.Is(err, errInputOver) {
-			o.broken <- fmt.Errorf("read input: %w", err) // it must not look like an end
+		if err := o.outbox.Fill(o.stdin); err != nil && !errors.Is(err, input.ErrOver) {
+			o.broken <- &InputError{Err: err} // it must not look like an end
 		}
 	}()
 }
@@ -253,6 +254,9 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 	err = o.setLink(l)
 	if err == nil && o.ctx.Err() != nil {
 		err = context.Cause(o.ctx) // watch may not have seen the link
+	}
+	if err == nil && !o.maybe {
+		err = o.cancelled() // likewise, of input that goes early
 	}
 	if err != nil {
 		l.reset()

@@ -78,6 +78,21 @@ func (o *operation) write(d *protocol.Data, w io.Writer) error {
 	return err
 }
 
+// unread is the result of an end after the input broke off here. A command that has ended
+// by itself did not need the rest of it.
+func (o *operation) unread(end error) error {
+	var unread *InputError
+	var exit *ExitError
+	var lost *OutputError
+	switch {
+	case end == nil || !errors.As(o.cancelled(), &unread) || errors.As(end, &exit) || errors.As(end, &lost):
+		return end
+	case end == error(unread): //nolint:errorlint // this very one: nothing was sent
+		return end
+	}
+	return &InputError{Err: unread.Err, End: end}
+}
+
 // conclude is the result, after all that came was taken: no end is a success, or a
 // failure of the command, if an output failed here.
 func (o *operation) conclude(end error) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
+	"github.com/lendcli/lend/gateway/client/internal/input"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -48,13 +49,13 @@ func (o *operation) run(l *link) {
 	o.ahead.Close()
 	taker.Wait()
 	if o.stdin != nil {
-		interrupt(o.stdin, o.filled)
+		input.Interrupt(o.stdin, o.filled)
 	}
 	if err != nil {
 		o.outbox.Done(nil)
-		o.result = o.conclude(unknown(err))
+		o.result = o.unread(o.conclude(unknown(err)))
 	} else {
-		o.exit, o.result = exit, o.judge(exit)
+		o.exit, o.result = exit, o.unread(o.judge(exit))
 		o.acknowledge(l)
 	}
 	for _, p := range o.pipes {
@@ -92,7 +93,7 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 		}
 		switch f := f.(type) {
 		case *protocol.Data:
-			o.ahead.Put(f)
+			o.ahead.Put(l.frames, f)
 		case *protocol.Ack:
 			if err := o.outbox.Ack(f.Stdin); err != nil {
 				return nil, err
@@ -100,7 +101,7 @@ func (o *operation) follow(l *link) (*protocol.Exit, error) {
 		case *protocol.StdinClosed:
 			o.outbox.StopInput()
 			if p, ok := o.stdin.(*io.PipeReader); ok {
-				_ = p.CloseWithError(errInputOver) // its writer learns it
+				_ = p.CloseWithError(input.ErrOver) // its writer learns it
 			}
 		case *protocol.Exit:
 			return f, nil

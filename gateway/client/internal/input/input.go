@@ -1,4 +1,4 @@
-package client
+package input
 
 import (
 	"bytes"
@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-// interrupt makes a blocked Read of r return, if it can: then done is awaited.
-func interrupt(r io.Reader, done <-chan struct{}) {
+// ErrOver is what a pipe's writer is told when the command takes no more.
+var ErrOver = errors.New("the command takes no more input")
+
+// Interrupt makes a blocked Read of r return, if it can: then done is awaited.
+func Interrupt(r io.Reader, done <-chan struct{}) {
 	type deadliner interface{ SetReadDeadline(t time.Time) error }
 	switch r := r.(type) {
 	case *io.PipeReader:
-		_ = r.CloseWithError(errInputOver)
+		_ = r.CloseWithError(ErrOver)
 	case deadliner:
 		if r.SetReadDeadline(time.Unix(1, 0)) != nil {
 			return // a file that cannot: its Read ends when it will
@@ -23,18 +26,16 @@ func interrupt(r io.Reader, done <-chan struct{}) {
 		_ = r.SetReadDeadline(time.Time{})
 		return
 	default:
-		if !inMemory(r) {
+		if !InMemory(r) {
 			return
 		}
 	}
 	<-done
 }
 
-var errInputOver = errors.New("the command takes no more input")
-
-// inMemory tells whether reading r never blocks, so that the input may travel
+// InMemory tells whether reading r never blocks, so that the input may travel
 // with the request.
-func inMemory(r io.Reader) bool {
+func InMemory(r io.Reader) bool {
 	switch r := r.(type) {
 	case *bytes.Buffer, *bytes.Reader, *strings.Reader:
 		return true
