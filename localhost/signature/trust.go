@@ -146,9 +146,47 @@ func verifier(key string) (note.Verifier, error) {
 	return nil, fmt.Errorf("want a publisher's public key such as \"example.com+1b2c3d4e+A…\", not %s", name.Quote(key))
 }
 
+func (t *Trust) requires() bool { return t.RequireAll || len(t.Require) > 0 }
+
 // Required tells whether a release of this Connector has to be signed.
 func (t *Trust) Required(key name.ConnectorKey) bool {
 	return t.RequireAll || slices.Contains(t.Require, key.String())
+}
+
+// RequiredError says that the owner requires a signature of a release, and that there is
+// none by a publisher whom they trust for it. It matches ErrUnsigned or ErrUntrusted.
+type RequiredError struct {
+	Subject  Subject
+	All, One bool // required of all Connectors, and of this one by its key
+	Err      error
+}
+
+func (t *Trust) missing(s Subject, err error) error {
+	return &RequiredError{Subject: s, All: t.RequireAll, One: slices.Contains(t.Require, s.Key.String()), Err: err}
+}
+
+func (e *RequiredError) Error() string {
+	return fmt.Sprintf("%s %s: %v", e.Subject.Key, e.Subject.Version, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RequiredError) Unwrap() error { return e.Err }
+
+// Fix is what the owner can do about it, in commands.
+func (e *RequiredError) Fix() string {
+	const off = "lend publisher require --off "
+	var all []string
+	if e.All {
+		all = append(all, off+"--all")
+	}
+	if e.One {
+		all = append(all, off+e.Subject.Key.String())
+	}
+	lift := strings.Join(all, ", then ")
+	if errors.Is(e.Err, ErrUntrusted) {
+		return "lend publisher add PUBLISHER, if you trust it, or " + lift
+	}
+	return "lend connector add one that a publisher signed whom you trust, or " + lift
 }
 
 // Signer is one signature of a release.
@@ -162,7 +200,7 @@ type Signer struct {
 // Check says who signed s, given its signature file, nil if there is none. A file that
 // is there must be of s, and what a trusted key is said to have signed must hold:
 // ErrInvalid. Where the owner requires it, a trusted publisher must be among them:
-// ErrUnsigned, ErrUntrusted.
+// a *RequiredError.
 func (t *Trust) Check(s Subject, data []byte) ([]Signer, error) {
 	text, err := s.text()
 	if err != nil {
@@ -170,7 +208,7 @@ func (t *Trust) Check(s Subject, data []byte) ([]Signer, error) {
 	}
 	if data == nil {
 		if t.Required(s.Key) {
-			return nil, fmt.Errorf("%s %s: %w", s.Key, s.Version, ErrUnsigned)
+			return nil, t.missing(s, ErrUnsigned)
 		}
 		return nil, nil
 	}
@@ -197,7 +235,7 @@ func (t *Trust) Check(s Subject, data []byte) ([]Signer, error) {
 	}
 	out := append(signers(n.Sigs, true), signers(n.UnverifiedSigs, false)...)
 	if t.Required(s.Key) && len(n.Sigs) == 0 {
-		return nil, fmt.Errorf("%s %s: %w: it names %s", s.Key, s.Version, ErrUntrusted, quoted(out))
+		return nil, t.missing(s, fmt.Errorf("%w: it names %s", ErrUntrusted, quoted(out)))
 	}
 	return out, nil
 }
