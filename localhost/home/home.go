@@ -92,8 +92,20 @@ func (d Dirs) copy(ctx context.Context, from Dirs) (*copying, error) {
 	return c, nil
 }
 
+// Check tells whether Copy would copy d, and copies nothing: nil, or an error of Copy's.
+func (d Dirs) Check(ctx context.Context) error {
+	c := &copying{ctx: ctx, entries: MaxEntries, bytes: MaxBytes, dry: true}
+	for _, dir := range []string{d.Home, d.State} {
+		if err := c.tree(dir, ""); err != nil {
+			return fmt.Errorf("check home: %w", err)
+		}
+	}
+	return nil
+}
+
 // copying counts what may still be copied, and notes what was.
 type copying struct {
+	dry     bool            // count only
 	ctx     context.Context //nolint:containedctx // one Copy
 	entries int
 	bytes   int64
@@ -114,10 +126,12 @@ func (c *copying) tree(from, to string) (err error) {
 		return err
 	}
 	defer func() { _ = c.from.Close() }() // only a directory handle
-	if c.to, err = os.OpenRoot(to); err != nil {
-		return err
+	if !c.dry {
+		if c.to, err = os.OpenRoot(to); err != nil {
+			return err
+		}
+		defer func() { _ = c.to.Close() }() // only a directory handle
 	}
-	defer func() { _ = c.to.Close() }() // only a directory handle
 	return c.directory(".")
 }
 
@@ -167,8 +181,10 @@ func (c *copying) entry(path string) error {
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		if err := c.to.Mkdir(path, 0o700); err != nil {
-			return err
+		if !c.dry {
+			if err := c.to.Mkdir(path, 0o700); err != nil {
+				return err
+			}
 		}
 		return c.directory(path)
 	case fs.ModeSymlink:
@@ -196,12 +212,19 @@ func (c *copying) link(path string) error {
 	if !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) {
 		return fmt.Errorf("%s: %w", name.Quote(path), ErrLink)
 	}
+	if c.dry {
+		return nil
+	}
 	return c.to.Symlink(target, path)
 }
 
 func (c *copying) file(path string, info fs.FileInfo) (err error) {
 	if info.Size() > c.bytes {
 		return fmt.Errorf("more than %d bytes: %w", int64(MaxBytes), ErrTooLarge)
+	}
+	if c.dry {
+		c.bytes -= info.Size()
+		return nil
 	}
 	in, err := openFile(c.from, path)
 	if err != nil {

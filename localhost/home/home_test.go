@@ -108,8 +108,10 @@ func TestCopyEndsAtItsBounds(t *testing.T) {
 			write(t, filepath.Join(from.Home, fmt.Sprint(i)), "")
 		}
 		require.NoError(t, dirs(t).Copy(t.Context(), from))
+		require.NoError(t, from.Check(t.Context()))
 		write(t, filepath.Join(from.State, "one-more"), "")
 		require.ErrorIs(t, dirs(t).Copy(t.Context(), from), ErrTooLarge, "home and state together")
+		require.ErrorIs(t, from.Check(t.Context()), ErrTooLarge)
 	})
 	t.Run("bytes", func(t *testing.T) {
 		t.Parallel()
@@ -118,8 +120,10 @@ func TestCopyEndsAtItsBounds(t *testing.T) {
 		write(t, big, "")
 		require.NoError(t, os.Truncate(big, MaxBytes))
 		require.NoError(t, dirs(t).Copy(t.Context(), from))
+		require.NoError(t, from.Check(t.Context()))
 		write(t, filepath.Join(from.State, "more"), "x")
 		require.ErrorIs(t, dirs(t).Copy(t.Context(), from), ErrTooLarge)
+		require.ErrorIs(t, from.Check(t.Context()), ErrTooLarge)
 	})
 	t.Run("caller-gone", func(t *testing.T) {
 		t.Parallel()
@@ -129,5 +133,6 @@ func TestCopyEndsAtItsBounds(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
 		require.ErrorIs(t, dirs(t).Copy(ctx, from), gone)
+		require.ErrorIs(t, from.Check(ctx), gone)
 	})
 }
