@@ -159,6 +159,8 @@ func TestLedger(t *testing.T) {
 	m.want("ledger", look.Pass, "as they were written", "")
 	f.set(func(s *admin.Status) { s.Ledger.TornTail = 7 })
 	m.want("ledger", look.Warn, "torn tail of 7 bytes", "")
+	f.set(func(s *admin.Status) { s.Ledger.Full = true })
+	m.want("ledger", look.Fail, "its disk is full: nothing starts", "make room on the disk of "+m.Ledger)
 	f.set(func(s *admin.Status) { s.Ledger.Failed = "locked" })
 	m.want("ledger", look.Fail, "locked", "accept-loss")
 }
@@ -198,6 +200,11 @@ func TestCheckpoint(t *testing.T) {
 	m.want("checkpoint", look.Warn, "no second place", "--checkpoint-file")
 	f.set(func(s *admin.Status) { s.Ledger.Kept = []admin.Kept{{Where: "/mnt/copy", Problem: "no such disk"}} })
 	m.want("checkpoint", look.Fail, "/mnt/copy: no such disk", "lend audit checkpoint")
+	program := admin.Kept{Where: "command /usr/local/bin/keep"}
+	f.set(func(s *admin.Status) { s.Ledger.Kept = []admin.Kept{program} })
+	m.want("checkpoint", look.Warn, "a record that was set back is not noticed", "lend audit verify --checkpoint FILE")
+	f.set(func(s *admin.Status) { s.Ledger.Kept = []admin.Kept{program, {Where: "/mnt/copy"}} })
+	m.want("checkpoint", look.Pass, "2 other places", "")
 }
 
 func TestRevocationsAndLockdown(t *testing.T) {

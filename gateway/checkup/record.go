@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/issued"
 	"github.com/lendcli/lend/gateway/ledger"
 	"github.com/lendcli/lend/gateway/revocations"
@@ -19,6 +22,8 @@ const (
 	acceptLoss = "restore the directory from a copy, or lend ops accept-loss"
 	// soon is when a lease is about to expire.
 	soon = 15 * time.Minute
+	// commandPlace begins the name of a second place that a program of the owner's is.
+	commandPlace = "command "
 	// slack is how far a clock may be behind the newest record.
 	slack = 5 * time.Second
 )
@@ -36,6 +41,9 @@ func (k *checks) ledger(ctx context.Context) look.Row {
 	s, no := k.running(ctx)
 	if no == nil && s.Ledger.Failed != "" {
 		return look.Row{Status: look.Fail, Detail: s.Ledger.Failed, Fix: acceptLoss}
+	}
+	if no == nil && s.Ledger.Full {
+		return look.Row{Status: look.Fail, Detail: "its disk is full: nothing starts, what runs goes on", Fix: "make room on the disk of " + k.Ledger + ": it goes on by itself"}
 	}
 	most := k.MostLedger
 	if most == 0 {
@@ -105,7 +113,14 @@ func (k *checks) checkpoint(ctx context.Context) look.Row {
 			return look.Row{Status: look.Fail, Detail: p.Where + ": " + p.Problem, Fix: "lend audit checkpoint"}
 		}
 	}
-	return look.Row{Status: look.Pass, Detail: fmt.Sprintf("kept in %d other places", len(s.Ledger.Kept))}
+	detail := fmt.Sprintf("kept in %d other places", len(s.Ledger.Kept))
+	if !slices.ContainsFunc(s.Ledger.Kept, func(p admin.Kept) bool { return !strings.HasPrefix(p.Where, commandPlace) }) {
+		return look.Row{
+			Status: look.Warn, Detail: detail + ", by programs alone: a record that was set back is not noticed at the start",
+			Fix: "lend audit verify --checkpoint FILE, with what the program kept, or lend serve --checkpoint-file FILE besides",
+		}
+	}
+	return look.Row{Status: look.Pass, Detail: detail}
 }
 
 func (k *checks) revocations(context.Context) look.Row {
