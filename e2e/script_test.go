@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +58,7 @@ func TestMain(m *testing.M) {
 	if signal.Ignored(syscall.SIGHUP) {          // as under nohup: the programs that the tests start should not inherit it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
+	nextPort.Store(uint32(os.Getpid()) * 97) // other processes of tests begin elsewhere
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // scripts wait most of the time
@@ -148,14 +150,29 @@ func scriptParams(bin, dir string) testscript.Params {
 	}
 }
 
-// freePort is a port for scripts that serve twice at the same address.
+// nextPort is where freePort goes on.
+var nextPort atomic.Uint32
+
+// freePort is a port for scripts that serve twice at the same address. It is none of
+// those that the system gives to whoever asks for any, so that nobody gets it in between.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for range 1000 {
+		port := strconv.Itoa(20000 + int(nextPort.Add(1)%10000))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			err = l.Close()
+		}
+		if err == nil {
+			var u net.PacketConn
+			if u, err = net.ListenPacket("udp", "127.0.0.1:"+port); err == nil {
+				err = u.Close()
+			}
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return port, err
+		}
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
+	return "", errors.New("no port is free")
 }
 
 // exits CODE PROGRAM [ARGS…]: run it and require this exit status.
