@@ -21,7 +21,7 @@ import (
 // same frames, the same admission, the same end. It is for an owner who wants to
 // see what a peer would get, since nobody proves to be holder here. Where s.Stdin
 // is set, stdin is sent; it is not read after the end, except by a Read that is
-// under way. The error is a *protocol.Refusal if nothing ran. When ctx is done,
+// under way. If one fails, the caller cancels ctx: it is no end of the input. The error is a *protocol.Refusal if nothing ran. When ctx is done,
 // the operation is cancelled and its end returned; one that does not run yet is refused
 // with CodeCancelled.
 func (n *Node) Try(ctx context.Context, holder name.PeerID, s *protocol.Start, stdin io.Reader, stdout, stderr io.Writer) (protocol.Exit, error) {

@@ -47,7 +47,7 @@ func (c Code) Advice() string {
 	case CodeOutcomeUnknown:
 		return "ask the owner what lend audit show says before it is run again under another operation ID"
 	case CodeBusy, CodeRateLimited, CodeShuttingDown, CodeRouteChanged:
-		return "try again later; lend run --wait waits longer"
+		return "try again later"
 	case CodeRouteUnavailable:
 		return "try again later; if it stays so, ask the owner to look at lend doctor"
 	case CodeRouteAmbiguous:

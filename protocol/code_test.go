@@ -139,6 +139,10 @@ and never travels.
 
 ` + "`OUTPUT_LOST`" + ` stands there where the command has ended and a part of its output is gone: this side could not write it, or another
 process had it. ` + "`ran` is `yes`, `endCode`, `status` and `signal`" + ` say how it ended, and the exit status is 255.
+
+` + "`INPUT_LOST`" + ` stands there where this side could not read the input, and the command was cancelled for that: what it had got was not
+all. ` + "`endCode`" + ` says how it ended. ` + "`ran` is `yes`" + ` and the exit status 255; or, if the gateway had the cancel before the start, ` + "`no`" + ` and 125.
+A command that ended by itself meanwhile did not need the rest: its status counts.
 `)
 	return b.Bytes()
 }

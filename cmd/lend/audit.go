@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
@@ -327,7 +328,13 @@ FILE is not a checkpoint as it was signed.`,
   lend audit verify --ledger /backup/ledger --checkpoint a --checkpoint b \
     --key lend/ledger/…`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.auditVerify(dir, key, files) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key = strings.TrimSpace(key)
+			if _, err := note.NewVerifier(key); err != nil && cmd.Flags().Changed("key") {
+				return usagef("lend status shows it, and lend audit checkpoint", "--key: %s is not the key of a ledger", name.Quote(key))
+			}
+			return a.auditVerify(dir, key, files)
+		},
 	}
 	c.Flags().StringVar(&dir, "ledger", "", "another ledger's directory than this machine's, such as a copy")
 	c.Flags().StringArrayVar(&files, "checkpoint", nil, "a file with a checkpoint that was kept elsewhere; FILE.key is its key, if it is there")
@@ -349,7 +356,7 @@ func (a *app) auditVerify(flag, key string, files []string) error {
 		kept = append(kept, k)
 	}
 	if key != "" {
-		kept = append(kept, audit.Kept{Name: "--key", Key: strings.TrimSpace(key)})
+		kept = append(kept, audit.Kept{Name: "--key", Key: key})
 	}
 	v, err := audit.Verify(dir, kept)
 	if err != nil {

@@ -60,7 +60,7 @@ func (a *app) callerFlags(c *cobra.Command, f *runFlags) {
 func (a *app) lent(ctx context.Context, f runFlags, args []string) ([]protocol.CatalogEntry, error) {
 	all, err := a.allLent(ctx, f)
 	if err != nil {
-		return nil, advised(err)
+		return nil, advised(waitsLonger(err, "lend catalog"))
 	}
 	var out []protocol.CatalogEntry
 	for _, e := range all {

@@ -93,6 +93,8 @@ func (a *app) completeArgument(c *cobra.Command, all []argument, args []string, 
 		for _, t := range a.targets() {
 			out = append(out, described(t.key.String()+"/"+t.command.String(), t.text))
 		}
+	case "PEER":
+		out = a.completePeers(c, args)
 	case "ID":
 		out = a.completeOperations()
 	case "NAME":
@@ -151,7 +153,7 @@ func (a *app) releasesHere() []install.Release {
 		return nil
 	}
 	defer func() { _ = s.Close() }()
-	all, _ := s.Releases() // those that can be read
+	all, _, _ := s.Releases() // those that can be read
 	return all
 }
 

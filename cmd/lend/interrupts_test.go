@@ -84,17 +84,17 @@ func TestAttachSpeaksOfItself(t *testing.T) {
 	f := runFlags{op: "op-of-the-tests-0001", lease: "l.lease"}
 	busy := &client.RefusedError{Code: 500}
 	err := a.attachError(t.Context(), f, busy)
-	status, people := a.report(f, nil, err, time.Now())
-	require.Equal(t, 75, status)
+	r, people := a.report(f, nil, err, time.Now())
+	require.Equal(t, 75, r.ExitStatus)
 	require.Contains(t, hintOf(people), "lend ops attach --wait")
 	require.NotContains(t, hintOf(people), "lend run")
-	require.NotContains(t, resultOf(nil, err, status, 0).Advice, "lend run")
+	require.NotContains(t, r.Advice, "lend run")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err = a.attachError(ctx, f, errors.New("start: interrupt signal received"))
-	status, people = a.report(f, nil, err, time.Now())
-	require.Equal(t, 130, status)
+	r, people = a.report(f, nil, err, time.Now())
+	require.Equal(t, 130, r.ExitStatus)
 	require.Contains(t, people.Error(), "left while waiting")
 	require.Equal(t, "lend ops attach op-of-the-tests-0001 --lease l.lease", hintOf(people))
 	ended := &client.EndedError{Code: 403}

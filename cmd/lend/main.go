@@ -40,9 +40,17 @@ func run(ctx context.Context, a *app) int {
 	if errors.As(err, &status) {
 		return status.code
 	}
-	code := a.fail(err)
-	if path := cmd.CommandPath(); path == "lend run" || path == "lend connector try" {
-		return exitNotSent // 1 and 2 are the command's
+	switch cmd.CommandPath() {
+	case "lend run", "lend connector try":
+		return a.failRun(err, exitNotSent) // 1 and 2 are the command's
+	case "lend ops attach":
+		return a.failRun(err, 2)
 	}
-	return code
+	return a.fail(err)
+}
+
+// failRun is fail for a command whose standard output is another's.
+func (a *app) failRun(err error, status int) int {
+	a.tellBoth(resultOf(nil, err, status, 0), err)
+	return status
 }

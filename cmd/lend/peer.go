@@ -28,10 +28,10 @@ import (
 func (a *app) peerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "peer",
-		Short: "invite another machine, and list the peers of the policy",
+		Short: "invite another machine, list the policy's peers, and remove one",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(a.peerInviteCommand(), a.peerListCommand())
+	c.AddCommand(a.peerInviteCommand(), a.peerListCommand(), a.peerRemoveCommand())
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/client/broker"
+	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -19,12 +20,59 @@ func adviceOf(err error) string {
 	var refused *client.RefusedError
 	var ended *client.EndedError
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !mayHaveRun(err, refused):
 		return refused.Code.Advice()
 	case errors.As(err, &ended) && ended.Code != protocol.CodeOutcomeUnknown:
 		return ended.Code.Advice()
+	case errors.As(err, &ended):
+		return ""
 	}
-	return ""
+	return adviceUnsent(err)
+}
+
+// adviceUnsent is about requests that did not reach a gateway, or that none answered.
+func adviceUnsent(err error) string {
+	var invalid *lease.Error
+	switch {
+	case errors.Is(err, client.ErrNotAdmitted):
+		return "ask the owner to name this machine in the policy (lend id), or for an invitation to pair (lend peer invite)"
+	case errors.Is(err, client.ErrNotGateway):
+		return protocol.CodeUnsupported.Advice()
+	case errors.Is(err, client.ErrNoAddress):
+		return "ask the owner for the gateway's address, and give it with --address"
+	case errors.Is(err, client.ErrUnreachable):
+		return "look at the link, and ask the owner whether lend serve runs there, and at which address"
+	case errors.Is(err, client.ErrVersions):
+		return "lend run --version VERSION; lend lease show lists them"
+	case !errors.As(err, &invalid):
+		return ""
+	}
+	switch invalid.Reason {
+	case lease.ReasonExpired:
+		return protocol.CodeLeaseExpired.Advice()
+	case lease.ReasonNotYet:
+		return protocol.CodeLeaseNotYetValid.Advice()
+	case lease.ReasonHolder, lease.ReasonLinkHolder:
+		return "ask the owner for a lease that is made out to the ID that lend id prints"
+	case lease.ReasonNoConnector, lease.ReasonNoVersion, lease.ReasonNoCommand:
+		return "lend lease show lists what the lease grants; ask the owner for more"
+	default:
+		return "ask whoever issued the lease for a new one"
+	}
+}
+
+// waitsLonger adds to the advice about a refusal for now what the command can do.
+func waitsLonger(err error, command string) error {
+	var refused *client.RefusedError
+	if !errors.As(err, &refused) || mayHaveRun(err, refused) || hintOf(err) != "" || !refused.Retryable() {
+		return err
+	}
+	switch refused.Code {
+	case protocol.CodeBusy, protocol.CodeRateLimited, protocol.CodeShuttingDown, protocol.CodeRouteChanged:
+		return &hinted{err, refused.Code.Advice() + "; " + command + " --wait waits longer"}
+	default:
+		return err
+	}
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/pair"
 )
 
 // root makes the tree of commands. There is no state outside of a.
@@ -40,6 +41,7 @@ The caller:  lend init, id, catalog, run`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, with a schema version; fields are only ever added")
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "keep everything in this directory (default: $LEND_DIR, else XDG directories)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		a.json = a.json || wantsJSON(a.args) // it may come after what is wrong
 		return &usageError{err: err, hint: c.CommandPath() + " --help"}
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))
@@ -51,6 +53,19 @@ The caller:  lend init, id, catalog, run`,
 	groupErrors(root)
 	a.addCompletions(root)
 	return root
+}
+
+// wantsJSON looks for --json in a command line that could not be read.
+func wantsJSON(args []string) bool {
+	for _, s := range args {
+		switch s {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
 }
 
 // groupErrors makes mistakes in arguments and unknown subcommands exit with 2, in
@@ -91,7 +106,7 @@ type versionInfo struct {
 func buildVersion() versionInfo {
 	v := versionInfo{
 		SchemaVersion: jsonSchema, Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Protocols: []string{protocol.RunID, protocol.ControlID, protocol.CatalogID},
+		Protocols: []string{protocol.RunID, protocol.ControlID, protocol.CatalogID, pair.ID},
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

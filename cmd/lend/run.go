@@ -58,7 +58,8 @@ Exit status: that of the command, or 128+n for signal n; and of its own
   126  refused; nothing ran
   127  no such connector, version or command in the lease; nothing ran
   130  cancelled by the caller
-  255  outcome unknown, or the end is on record and its output is gone
+  255  outcome unknown, or the end is on record and its output is gone; or
+       standard input could not be read, so that the command was cancelled
 --result FILE says which it was, since a command may return these as well; with
 --json the same object is the last line of standard error. FILE is new or a
 regular file, which it replaces; anything else is refused before the run.
@@ -127,23 +128,31 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) int {
 		return s.finish()
 	}
 	a.runRemote(ctx, f, args, s, sending, func(cmd *client.Cmd, err error) {
-		s.settle(func() int { return a.tell(f, cmd, err, started) })
+		s.settle(func() int { return a.tell(f, cmd, waitsLonger(err, "lend run"), started) })
 	})
 	return s.finish()
 }
 
 // tell tells programs and people how a run ended, and returns its exit status.
 func (a *app) tell(f runFlags, cmd *client.Cmd, err error, started time.Time) int {
-	status, people := a.report(f, cmd, err, started)
+	r, people := a.report(f, cmd, err, started)
+	a.tellBoth(r, people)
+	return r.ExitStatus
+}
+
+// tellBoth tells people, and then programs if that was asked for: what they get is the
+// last line of standard error, since stdout is the command's.
+func (a *app) tellBoth(r result, people error) {
 	if people != nil {
 		a.problem(people.Error(), hintOf(people))
 	}
-	return status
+	if a.json {
+		_ = json.NewEncoder(a.err).Encode(r)
+	}
 }
 
-// report tells programs how a run ended and returns its exit status, with what to
-// tell people.
-func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) (int, error) {
+// report writes the result of a run to its file, and returns it with what to tell people.
+func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) (result, error) {
 	status := client.ExitStatus(err)
 	r := resultOf(cmd, err, status, time.Since(started))
 	if r.OperationID == "" {
@@ -154,17 +163,14 @@ func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) 
 			a.problem(werr.Error(), "")
 		}
 	}
-	if a.json {
-		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
-	}
 	people := forPeople(err)
 	if hint := hintOf(err); people != nil && hint != "" && hintOf(people) == "" {
 		people = &hinted{people, hint}
 	}
 	if people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
-		return status, advised(people)
+		return r, advised(people)
 	}
-	return status, &hinted{people, a.goOn(f, r.OperationID)}
+	return r, &hinted{people, a.goOn(f, r.OperationID)}
 }
 
 // goOn is the command that asks what became of an operation. It holds no lease, only
@@ -254,7 +260,13 @@ func (a *app) runRemote(ctx context.Context, f runFlags, args []string, s *inter
 
 func isRefusal(err error, code protocol.Code) bool {
 	var refused *client.RefusedError
-	return errors.As(err, &refused) && refused.Code == code
+	return errors.As(err, &refused) && refused.Code == code && !mayHaveRun(err, refused)
+}
+
+// mayHaveRun tells whether a refusal is only the last thing that was heard of what may
+// have run before.
+func mayHaveRun(err error, refused *client.RefusedError) bool {
+	return errors.Is(err, client.ErrOutcomeUnknown) && refused.Code != protocol.CodeOutcomeUnknown
 }
 
 // inputFor is what the command may read, nil for nothing.
@@ -372,11 +384,18 @@ func forPeople(err error) error {
 		return nil
 	}
 	var refused *client.RefusedError
-	if errors.As(err, &refused) {
+	var unread *client.InputError
+	if errors.As(err, &unread) {
+		return unread
+	}
+	if errors.As(err, &refused) && !mayHaveRun(err, refused) {
 		return refused
 	}
 	if lost := lostOf(err); lost != nil {
 		return lost
+	}
+	if errors.Is(err, client.ErrNotAdmitted) && !errors.Is(err, client.ErrOutcomeUnknown) {
+		return client.ErrNotAdmitted // whatever was under way
 	}
 	return err
 }
@@ -393,8 +412,9 @@ type result struct {
 	ExitStatus int    `json:"exitStatus"`
 	// Code is one of docs/codes.md: OK if the command ended by itself, NOT_SENT if
 	// nothing was sent; or OUTPUT_LOST: the command has ended, with EndCode, Status and
-	// Signal, and a part of its output is gone.
-	Code      string `json:"code" doc:"a code of docs/codes.md; OK: the command ended by itself; NOT_SENT: nothing was sent; OUTPUT_LOST: it has ended, with endCode, and a part of its output is gone"`
+	// Signal, and a part of its output is gone; or INPUT_LOST: it was cancelled, since
+	// its input could not be read here.
+	Code      string `json:"code" doc:"a code of docs/codes.md; OK: the command ended by itself; NOT_SENT: nothing was sent; OUTPUT_LOST: it has ended, with endCode, and a part of its output is gone; INPUT_LOST: it was cancelled, since its input could not be read here"`
 	EndCode   string `json:"endCode,omitempty"`
 	Status    *int   `json:"status,omitempty"`
 	Signal    string `json:"signal,omitempty"`
@@ -424,11 +444,13 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 	var exit *client.ExitError
 	var refused *client.RefusedError
 	var ended *client.EndedError
-	lost := lostOf(err)
+	lost, unread := lostOf(err), unreadOf(err)
 	switch {
 	case err == nil || errors.As(err, &exit):
 	case lost != nil:
 		r.lose(lost)
+	case unread != nil:
+		r.starve(unread)
 	case errors.As(err, &refused) && (refused.Code == protocol.CodeOutcomeUnknown || !errors.As(err, &ended)): // else it refused to tell of what may have run
 		r.Origin, r.Ran, r.Code = "gateway", "no", refused.Code.String()
 		r.Message, r.Retryable = refused.Error(), refused.Retryable()

@@ -76,9 +76,7 @@ func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string, s
 		return failed(err)
 	}
 	return func() int {
-		if people := a.reportExit(f, e); people != nil {
-			a.problem(people.Error(), hintOf(people))
-		}
+		a.tellBoth(a.reportExit(f, e))
 		return e.Returns()
 	}
 }
@@ -128,10 +126,8 @@ func (a *app) brokerCall(f runFlags, args []string) (said wire.Call, at string, 
 	return said, p.broker(), false
 }
 
-// reportExit tells programs how a run ended, as report does, and returns what to tell
-// people.
-func (a *app) reportExit(f runFlags, e wire.Exit) error {
-	var r result
+// reportExit is report for a run of the broker's.
+func (a *app) reportExit(f runFlags, e wire.Exit) (r result, people error) {
 	if err := json.Unmarshal(e.Detail, &r); err != nil {
 		r = result{SchemaVersion: jsonSchema, Origin: "caller", Ran: "unknown", ExitStatus: e.Returns(), Code: protocol.CodeOutcomeUnknown.String(), Message: e.Message}
 	}
@@ -143,14 +139,11 @@ func (a *app) reportExit(f runFlags, e wire.Exit) error {
 			a.problem(err.Error(), "")
 		}
 	}
-	if a.json {
-		_ = json.NewEncoder(a.err).Encode(r) // stdout is the command's
-	}
 	if e.Message == "" {
-		return nil
+		return r, nil
 	}
 	if e.Hint == "" && r.Ran == "unknown" {
 		e.Hint = a.goOn(f, r.OperationID)
 	}
-	return hintf(e.Hint, "%s", e.Message)
+	return r, hintf(e.Hint, "%s", e.Message)
 }

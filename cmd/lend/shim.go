@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/gateway/client/broker/shims"
+	"github.com/lendcli/lend/gateway/client/broker/socket"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -45,7 +48,7 @@ shim of lend's is never replaced.`,
 		Example: `  lend shim add github --as gh
   PATH="$(lend shim list --json | jq -r .path):$PATH" gh issue list`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if as == "" {
 				return usagef("lend shim add github --as gh", "--as is missing: the name of the command")
 			}
@@ -53,7 +56,7 @@ shim of lend's is never replaced.`,
 			if err != nil {
 				return &usageError{err: err}
 			}
-			return a.addLentShim(key, as)
+			return a.addLentShim(cmd.Context(), key, as)
 		},
 	}
 	c.Flags().StringVar(&as, "as", "", "the name of the command (required)")
@@ -72,7 +75,7 @@ type lentShims struct {
 	Shims         []lentShim `json:"shims"`
 }
 
-func (a *app) addLentShim(key name.ConnectorKey, as string) error {
+func (a *app) addLentShim(ctx context.Context, key name.ConnectorKey, as string) error {
 	p, err := a.paths()
 	if err != nil {
 		return err
@@ -88,10 +91,39 @@ func (a *app) addLentShim(key name.ConnectorKey, as string) error {
 	if err := d.Add(as, key, target); err != nil {
 		return lentShimError(err, as)
 	}
-	return a.show(lentShims{jsonSchema, d.Bin(), []lentShim{{as, key.String(), "ready"}}}, func() error {
-		a.note("lend: next, while lend broker runs: %s", hintAccept)
+	state, note := a.looksLent(ctx, key)
+	return a.show(lentShims{jsonSchema, d.Bin(), []lentShim{{as, key.String(), state}}}, func() error {
+		a.note("lend: %s", note)
 		return a.say("%s: runs what is lent of %s", filepath.Join(d.Bin(), as), key)
 	})
+}
+
+// looksLent tells the state of a new shim, and what comes next: whether something of the
+// Connector is lent now is the broker's to say, where one has a session.
+func (a *app) looksLent(ctx context.Context, key name.ConnectorKey) (state, note string) {
+	unchecked := fmt.Sprintf("whether anything of %s is lent could not be checked; next, while lend broker runs: %s", key, hintAccept)
+	text, at, ok := socket.SplitSession(os.Getenv(sessionVariable))
+	if !ok {
+		return "not checked", unchecked
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	c, err := socket.Lent(ctx, at, text)
+	n := 0
+	for _, l := range c.Commands {
+		if l.Entry.Connector == key {
+			n++
+		}
+	}
+	switch {
+	case err != nil:
+		return "not checked", fmt.Sprintf("whether anything of %s is lent could not be checked: %v; next, while lend broker runs: %s", key, err, hintAccept)
+	case n > 0:
+		return "ready", fmt.Sprintf("the session may run %s of %s", count(n, "command", "commands"), key)
+	case len(c.Silent) > 0:
+		return "not checked", fmt.Sprintf("whether anything of %s is lent could not be checked: %s of the session did not say", key, count(len(c.Silent), "gateway", "gateways"))
+	}
+	return "not lent", fmt.Sprintf("nothing of %s is lent to the session now; lend catalog lists what is; ask the owner for more", key)
 }
 
 // lendShim is the lend-shim beside this program.

@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,18 +53,14 @@ of standard error.`,
 			defer stop()
 			err = a.try(ctx, tryRequest{peer, version, in, stdin == "auto", args})
 			status := client.ExitStatus(err)
-			if a.json {
-				_ = json.NewEncoder(a.err).Encode(resultOf(nil, err, status, time.Since(started))) // stdout is the command's
-			}
+			r := resultOf(nil, err, status, time.Since(started))
 			var explained *hinted
 			if errors.As(err, &explained) {
 				err = explained
 			} else {
 				err = forPeople(err)
 			}
-			if err != nil {
-				a.problem(err.Error(), hintOf(err))
-			}
+			a.tellBoth(r, err)
 			if status != 0 {
 				return &statusError{status}
 			}
@@ -123,7 +118,7 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		return err
 	}
 	defer func() { err = joinClose(err, s.close, func() error { return os.RemoveAll(dir) }) }()
-	if err := a.openTry(ctx, p, s, dir, grant.Connector); err != nil {
+	if err := a.openTry(ctx, p, s, dir, grant); err != nil {
 		return err
 	}
 	chain, err := tryLease(p, holder, s.node.ID(), grant)
@@ -141,24 +136,27 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		Arguments: r.args[2:], Stdin: r.stdin != nil,
 	}
 	out, errs := &watched{Writer: a.out, stream: protocol.Stdout}, &watched{Writer: a.err, stream: protocol.Stderr}
-	exit, err := s.node.Try(ctx, holder, start, r.stdin, out, errs)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in := &watchedInput{Reader: r.stdin, ctx: ctx, cancel: cancel}
+	exit, err := s.node.Try(ctx, holder, start, in, out, errs)
 	if start.Stdin && r.orNone && isRefusal(err, protocol.CodeInputRejected) {
 		start.Stdin = false
 		exit, err = s.node.Try(ctx, holder, start, nil, out, errs)
 	}
-	err = tried(exit, err)
+	err = in.unread(tried(exit, err))
 	if lost := cmp.Or(out.lost, errs.lost); lost != nil {
 		lost.End = err
 		return lost
 	}
 	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
-		return s.side.explained(err, grant.Connector, grant.Version)
+		return s.side.explained(ctx, err, grant.Connector, grant.Version)
 	}
 	return err
 }
 
 // openTry makes a gateway that nobody can reach, with a ledger that is thrown away.
-func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, key name.ConnectorKey) error {
+func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, g lease.Grant) error {
 	var err error
 	if s.ledger, err = openLedger(filepath.Join(dir, "ledger")); err != nil {
 		return err
@@ -166,8 +164,8 @@ func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, key 
 	if s.side, err = a.openOwnersSide(p, s.loaded, zerolog.Nop()); err != nil {
 		return err
 	}
-	if _, err := s.side.host.Reconcile(ctx, key); err != nil {
-		return err
+	if err := s.side.host.ReconcileRelease(ctx, g.Connector, g.Version); err != nil {
+		return storeError(err)
 	}
 	_, identity, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // What each stream is for: stdout holds the result and nothing else; errors and
 // hints go to stderr as "lend: error: …" and "lend: hint: …", lower case, without
 // a full stop. With --json, stdout holds one JSON object or JSON lines, failures
-// included.
+// included, which are told to people first; but where stdout is a command's (lend run,
+// ops attach, connector try), the object is the last line of stderr.
 
 const jsonSchema = 1
 
@@ -89,8 +90,11 @@ func (a *app) fail(err error) int {
 	case errors.As(err, &unsafe):
 		code, hint = 2, unsafe.Hint
 	default:
-		hint = secretHint(err)
+		if hint = secretHint(err); hint == "" {
+			hint = adviceOf(err)
+		}
 	}
+	a.problem(err.Error(), hint)
 	if a.json {
 		_ = a.printJSON(struct {
 			SchemaVersion int    `json:"schemaVersion"`
@@ -98,7 +102,6 @@ func (a *app) fail(err error) int {
 			Hint          string `json:"hint,omitempty"`
 		}{jsonSchema, err.Error(), hint})
 	}
-	a.problem(err.Error(), hint)
 	return code
 }
 

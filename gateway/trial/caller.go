@@ -29,7 +29,8 @@ type caller struct {
 }
 
 // Run sends s over c and follows it to its end. Where s.Stdin is set, stdin is sent;
-// it is not read after the end, except by a Read that is under way. An output that
+// it is not read after the end, except by a Read that is under way. If one fails, nothing
+// more is sent, and no end of the input either: the caller cancels what waits for it. An output that
 // cannot be written to is closed for the command. The error is a *protocol.Refusal if
 // nothing ran; any other means that the end is not known. The caller closes c.
 func Run(c net.Conn, s *protocol.Start, stdin io.Reader, stdout, stderr io.Writer) (protocol.Exit, error) {
@@ -133,8 +134,10 @@ func (l *caller) send() {
 			}
 			offset += uint64(n)
 		}
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			_ = l.w.WriteFrame(&protocol.StdinEnd{Total: offset}) // the end says what was taken
+		}
+		if err != nil {
 			return
 		}
 	}

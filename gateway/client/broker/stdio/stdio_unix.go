@@ -42,10 +42,16 @@ func New(fds [3]int) (*Set, error) {
 	return s, nil
 }
 
-// Stdin returns the reader of the input.
+// Stdin returns the reader of the input. A file that is open for writing alone fails at
+// once, as read says it, since nobody knows when poll would.
 func (s *Set) Stdin() *Reader {
+	r := &Reader{set: s}
+	if mode, err := unix.FcntlInt(uintptr(s.fds[0]), unix.F_GETFL, 0); err == nil && mode&unix.O_ACCMODE == unix.O_WRONLY {
+		r.bad = unix.EBADF
+	}
 	var st unix.Stat_t
-	return &Reader{s, unix.Fstat(s.fds[0], &st) == nil && canNow(uint32(st.Mode))}
+	r.now = unix.Fstat(s.fds[0], &st) == nil && canNow(uint32(st.Mode))
+	return r
 }
 
 // Stdout returns the writer of the output.
@@ -123,6 +129,7 @@ func (w *wake) await(fd int, events int16) error {
 type Reader struct {
 	set *Set
 	now bool
+	bad error // what every read says; nil: it can be read
 }
 
 // Read returns ErrStopped once it is interrupted.
@@ -131,6 +138,9 @@ func (r *Reader) Read(b []byte) (int, error) {
 	defer r.set.mu.RUnlock()
 	if r.set.closed {
 		return 0, ErrStopped
+	}
+	if r.bad != nil {
+		return 0, os.NewSyscallError("read", r.bad)
 	}
 	fd := r.set.fds[0]
 	for len(b) > 0 {

@@ -167,6 +167,35 @@ func TestBadDescriptorsAreErrors(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// What cannot be read says why at once: it never waits, and is no end of the input.
+func TestInputThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir, err := os.Open(t.TempDir())
+	require.NoError(t, err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	only, err := os.OpenFile(file.Name(), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	r, w, err := os.Pipe() // its end for writing, of which poll says nothing
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	for _, c := range []struct {
+		in   *os.File
+		want error
+	}{{dir, unix.EISDIR}, {only, unix.EBADF}, {w, unix.EBADF}} {
+		out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		errs, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		s := take(t, c.in, out, errs)
+		_, err = s.Stdin().Read(make([]byte, 1))
+		require.ErrorIs(t, err, c.want)
+		require.ErrorContains(t, err, "read: ")
+		require.NoError(t, s.Close())
+	}
+}
+
 // Who still reads or writes when all is closed gets no other file's bytes.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,15 @@ type unreachable struct{ error }
 func (u unreachable) Is(target error) bool { return target == ErrUnreachable }
 func (u unreachable) Unwrap() error        { return u.error }
 
+// because is an error that says all that its cause does, in words.
+type because struct {
+	error
+
+	cause error
+}
+
+func (b because) Unwrap() []error { return []error{b.error, b.cause} }
+
 // wordTimeout is how long a new link may be silent before another is tried.
 const wordTimeout = 3 * time.Second
 
@@ -169,10 +178,10 @@ func untaken(err error) error {
 	var gone *network.ConnError
 	if errors.As(err, &gone) && gone.Remote {
 		if gone.ErrorCode == network.ConnGated {
-			return unreachable{fmt.Errorf("%w: %w", ErrNotAdmitted, err)}
+			return unreachable{because{ErrNotAdmitted, err}}
 		}
 		if gone.ErrorCode == network.ConnResourceLimitExceeded {
-			return unreachable{fmt.Errorf("%w: %w", ErrHungUp, err)}
+			return unreachable{because{ErrHungUp, err}}
 		}
 	}
 	return err
