@@ -3,6 +3,7 @@ package argv
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/lendcli/lend/protocol/argv/internal/strictjson"
@@ -94,7 +95,7 @@ func (r *reading) tailItems(v strictjson.Value) *Error {
 // literals returns the items of v if its kind is that of the parameter.
 func (p *param) literals(v strictjson.Value) ([]string, bool) {
 	if p.List == nil {
-		return []string{v.Text}, p.jsonKind() == v.Kind
+		return []string{p.spell(v)}, p.jsonKind() == v.Kind
 	}
 	if v.Kind != strictjson.Array {
 		return nil, false
@@ -104,9 +105,20 @@ func (p *param) literals(v strictjson.Value) ([]string, bool) {
 		if item.Kind != p.jsonKind() {
 			return nil, false
 		}
-		items = append(items, item.Text)
+		items = append(items, p.spell(item))
 	}
 	return items, true
+}
+
+// spell is how a command line says v: an integer has no fraction there, where JSON says
+// that 3.0 is one.
+func (p *param) spell(v strictjson.Value) string {
+	if p.Schemas[0].Type == TypeInteger && v.Kind == strictjson.Number {
+		if whole, frac, ok := strings.Cut(v.Text, "."); ok && strings.Trim(frac, "0") == "" {
+			return whole
+		}
+	}
+	return v.Text
 }
 
 func (p *param) jsonKind() strictjson.Kind {

@@ -40,6 +40,18 @@ func TestFromObject(t *testing.T) {
 	require.Equal(t, []string{"x", "--repo=a/b", "ann"}, call.Arguments, "an empty list says nothing")
 }
 
+// JSON Schema says that 5.0 is an integer; it is said as 5, also in a list.
+func TestIntegersOfJSON(t *testing.T) {
+	g := compile(t, `{arguments: [x], parameters: {limit: {flag: --limit, type: integer, maximum: 100}, many: {flag: --many, type: integer, repeat: 3}}}`)
+	for said, want := range map[string]string{
+		`{"limit":5.0}`: "x --limit=5", `{"limit":-70.000}`: "x --limit=-70", `{"limit":0.0,"many":[1.0,2,30.00]}`: "x --limit=0 --many=1 --many=2 --many=30",
+	} {
+		call, err := g.FromObject([]byte(said))
+		require.NoError(t, err, said)
+		require.Equal(t, want, strings.Join(call.Arguments, " "))
+	}
+}
+
 func TestFromObjectRefuses(t *testing.T) {
 	g := compile(t, objectDoc)
 	for label, c := range map[string]struct {
@@ -76,7 +88,10 @@ func TestFromObjectRefuses(t *testing.T) {
 		"position-option":      {`{"who":"--web","repo":"a/b"}`, argv.FaultOption},
 		"position-file":        {`{"who":"@x","repo":"a/b"}`, argv.FaultFile},
 		"exponent":             {`{"who":"ann","repo":"a/b","limit":1e1}`, argv.FaultNumber},
-		"integral-fraction":    {`{"who":"ann","repo":"a/b","limit":5.0}`, argv.FaultNumber},
+		"fraction":             {`{"who":"ann","repo":"a/b","limit":5.5}`, argv.FaultNumber},
+		"fraction-of-zeros":    {`{"who":"ann","repo":"a/b","limit":101.00}`, argv.FaultValue},
+		"fraction-and-zeros":   {`{"who":"ann","repo":"a/b","limit":5.0100}`, argv.FaultNumber},
+		"exponent-of-fraction": {`{"who":"ann","repo":"a/b","limit":5.0e1}`, argv.FaultNumber},
 		"minus-zero":           {`{"who":"ann","repo":"a/b","rate":-0}`, argv.FaultNumber},
 		"over":                 {`{"who":"ann","repo":"a/b","limit":101}`, argv.FaultValue},
 		"short-false":          {`{"who":"ann","repo":"a/b","wide":false}`, argv.FaultValue},
