@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lendcli/lend/gateway/synopsis/schema"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -55,35 +56,6 @@ var (
 // maxParameters bounds what is shown of one command.
 const maxParameters = 512
 
-// schema is the part of JSON Schema that gateways write. Other keywords are ignored.
-type schema struct {
-	Type        string            `json:"type"`
-	Description string            `json:"description"`
-	Properties  map[string]schema `json:"properties"`
-	Required    []string          `json:"required"`
-	AllOf       []schema          `json:"allOf"`
-	Items       *schema           `json:"items"`
-	MinItems    int               `json:"minItems"`
-	MaxItems    int               `json:"maxItems"`
-	Enum        []json.RawMessage `json:"enum"`
-	Const       json.RawMessage   `json:"const"`
-	Pattern     string            `json:"pattern"`
-	MinLength   *uint64           `json:"minLength"`
-	MaxLength   *uint64           `json:"maxLength"`
-	Minimum     json.Number       `json:"minimum"`
-	Maximum     json.Number       `json:"maximum"`
-	Place       json.RawMessage   `json:"x-lend-place"`
-}
-
-type place struct {
-	Flag      string   `json:"flag"`
-	Aliases   []string `json:"aliases"`
-	Separator string   `json:"separator"`
-	Position  int      `json:"position"`
-	Stdin     bool     `json:"stdin"`
-	Rest      bool     `json:"rest"`
-}
-
 // Read returns the parameters of a command: options first, by name, then positions in
 // their order, what may follow them, and standard input. The error is ErrNoSchema or
 // ErrSchema.
@@ -91,14 +63,14 @@ func Read(e protocol.CatalogEntry) ([]Parameter, error) {
 	if len(e.InputSchema) == 0 {
 		return nil, ErrNoSchema
 	}
-	var s schema
+	var s schema.Node
 	if err := json.Unmarshal(e.InputSchema, &s); err != nil {
 		return nil, fmt.Errorf("%w: not a schema of an object", ErrSchema)
 	}
 	// A command whose frozen and current declarations differ has both: each must
 	// accept, and only what both know can be said.
-	all := append([]schema{s}, s.AllOf...)
-	all = slices.DeleteFunc(all, func(s schema) bool { return s.Properties == nil })
+	all := append([]schema.Node{s}, s.AllOf...)
+	all = slices.DeleteFunc(all, func(s schema.Node) bool { return s.Properties == nil })
 	if len(all) == 0 {
 		return nil, ErrNoSchema
 	}
@@ -112,7 +84,7 @@ func Read(e protocol.CatalogEntry) ([]Parameter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 		}
-		q := p.parameter(n)
+		q := parameter(&p, n)
 		known := true
 		for _, other := range all {
 			o, ok := other.Properties[key]
@@ -140,13 +112,13 @@ func (p *Parameter) order() int {
 	return p.Position
 }
 
-func (s *schema) parameter(n name.Parameter) Parameter {
+func parameter(s *schema.Node, n name.Parameter) Parameter {
 	p := Parameter{Name: n, Description: s.Description, Type: s.Type, List: s.Items != nil, MinItems: s.MinItems, MaxItems: s.MaxItems}
 	if p.List {
 		p.Type = s.Items.Type
 	}
-	var at place
-	if json.Unmarshal(s.Place, &at) != nil || at.Position < 0 || at.Position > maxParameters {
+	at, ok := s.Placed()
+	if !ok || at.Position < 0 || at.Position > maxParameters {
 		return p
 	}
 	p.Flag, p.Aliases, p.Position, p.Stdin, p.Rest, p.Separator = at.Flag, at.Aliases, at.Position, at.Stdin, at.Rest, at.Separator
@@ -154,7 +126,7 @@ func (s *schema) parameter(n name.Parameter) Parameter {
 }
 
 // narrow takes over what s says of the values.
-func (p *Parameter) narrow(s schema) {
+func (p *Parameter) narrow(s schema.Node) {
 	if s.Items != nil {
 		p.narrow(*s.Items)
 		return
@@ -165,7 +137,7 @@ func (p *Parameter) narrow(s schema) {
 	if s.Const != nil {
 		p.only(spell([]json.RawMessage{s.Const}))
 	}
-	for _, b := range s.bounds() {
+	for _, b := range boundsOf(&s) {
 		if !slices.Contains(p.Bounds, b) {
 			p.Bounds = append(p.Bounds, b)
 		}
@@ -197,25 +169,26 @@ func spell(values []json.RawMessage) []string {
 	return out
 }
 
-func (s *schema) bounds() (out []string) {
+func boundsOf(s *schema.Node) (out []string) {
 	add := func(v, format string) {
 		if v != "" {
 			out = append(out, fmt.Sprintf(format, v))
 		}
 	}
-	add(string(s.Minimum), "at least %s")
-	add(string(s.Maximum), "at most %s")
+	number := func(v *float64, format string) {
+		if v != nil {
+			add(strconv.FormatFloat(*v, 'f', -1, 64), format)
+		}
+	}
+	number(s.Minimum, "at least %s")
+	number(s.Maximum, "at most %s")
 	if s.MinLength != nil && *s.MinLength > 1 {
-		add(strconv.FormatUint(*s.MinLength, 10), "at least %s characters")
+		add(strconv.Itoa(*s.MinLength), "at least %s characters")
 	}
 	if s.MaxLength != nil {
-		add(strconv.FormatUint(*s.MaxLength, 10), "at most %s characters")
+		add(strconv.Itoa(*s.MaxLength), "at most %s characters")
 	}
-	pattern := s.Pattern
-	if inner, ok := strings.CutPrefix(pattern, "^(?:"); ok && strings.HasSuffix(inner, ")$") {
-		pattern = strings.TrimSuffix(inner, ")$")
-	}
-	add(pattern, "matches %s")
+	add(s.Bare(), "matches %s")
 	return out
 }
 

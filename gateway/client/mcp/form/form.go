@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/lendcli/lend/gateway/synopsis/schema"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/argv"
 	"github.com/lendcli/lend/protocol/name"
@@ -34,51 +34,18 @@ type Form struct {
 	fixed    []int // arguments that a grammar puts first
 }
 
-// node is the part of JSON Schema that gateways write.
-type node struct {
-	Type        string            `json:"type"`
-	Description string            `json:"description"`
-	Properties  map[string]node   `json:"properties"`
-	Required    []string          `json:"required"`
-	AllOf       []node            `json:"allOf"`
-	Items       *node             `json:"items"`
-	MinItems    int               `json:"minItems"`
-	MaxItems    int               `json:"maxItems"`
-	Enum        []json.RawMessage `json:"enum"`
-	Const       json.RawMessage   `json:"const"`
-	Pattern     string            `json:"pattern"`
-	MinLength   *int              `json:"minLength"`
-	MaxLength   *int              `json:"maxLength"`
-	Minimum     *float64          `json:"minimum"`
-	Maximum     *float64          `json:"maximum"`
-	Place       *place            `json:"x-lend-place"`
-	Words       []string          `json:"x-lend-arguments"`
-}
-
-type place struct {
-	Flag      string   `json:"flag"`
-	Aliases   []string `json:"aliases"`
-	Separator string   `json:"separator"`
-	Position  int      `json:"position"`
-	Stdin     bool     `json:"stdin"`
-	Rest      bool     `json:"rest"`
-}
-
-const (
-	patternStart, patternEnd = "^(?:", ")$"
-	// anyItem stands for an expression that JSON Schema cannot say: the gateway judges.
-	anyItem = "(?s).+"
-)
+// anyItem stands for an expression that JSON Schema cannot say: the gateway judges.
+const anyItem = "(?s).+"
 
 // Read reads the schema of an entry. Everything in it is bounded by argv's own bounds of
 // a declaration, and checked for control characters. The error is ErrForm, with what is
 // wrong.
 func Read(e protocol.CatalogEntry) (*Form, error) {
-	var n node
+	var n schema.Node
 	if err := json.Unmarshal(e.InputSchema, &n); err != nil {
 		return nil, fmt.Errorf("%w: no schema of an object", ErrForm)
 	}
-	all := []node{n}
+	all := []schema.Node{n}
 	if n.Properties == nil {
 		all = n.AllOf
 	}
@@ -87,7 +54,7 @@ func Read(e protocol.CatalogEntry) (*Form, error) {
 	}
 	s := &Form{}
 	for _, one := range all {
-		c, err := one.command(e.Command)
+		c, err := command(&one, e.Command)
 		if err != nil {
 			return nil, err
 		}
@@ -102,20 +69,21 @@ func Read(e protocol.CatalogEntry) (*Form, error) {
 
 // command declares the command again, as a caller types it: what is an environment
 // variable there is a flag here. "--" before positions is always understood.
-func (n *node) command(c name.Command) (argv.Command, error) {
+func command(n *schema.Node, c name.Command) (argv.Command, error) {
 	out := argv.Command{Name: c, Description: n.Description, Arguments: n.Words, EndOfOptions: true}
 	if n.Properties == nil || n.Type != "object" {
 		return out, ErrForm
 	}
 	for key, p := range n.Properties {
-		if p.Place == nil {
+		at, ok := p.Placed()
+		if !ok {
 			return out, fmt.Errorf("%w: no place of a parameter", ErrForm)
 		}
-		if p.Place.Rest {
+		if at.Rest {
 			if p.Items == nil || out.Rest != nil {
 				return out, ErrForm
 			}
-			out.Rest = &argv.Rest{MaxItems: p.MaxItems, Pattern: bare(p.Items.Pattern)}
+			out.Rest = &argv.Rest{MaxItems: p.MaxItems, Pattern: p.Items.Bare()}
 			if out.Rest.Pattern == "" {
 				out.Rest.Pattern = anyItem
 			}
@@ -125,7 +93,7 @@ func (n *node) command(c name.Command) (argv.Command, error) {
 		if err != nil {
 			return out, fmt.Errorf("%w: %w", ErrForm, err)
 		}
-		q, err := p.parameter(pn, slices.Contains(n.Required, key))
+		q, err := parameter(&p, at, pn, slices.Contains(n.Required, key))
 		if err != nil {
 			return out, err
 		}
@@ -134,9 +102,9 @@ func (n *node) command(c name.Command) (argv.Command, error) {
 	return out, nil
 }
 
-func (n *node) parameter(pn name.Parameter, required bool) (argv.Parameter, error) {
-	q := argv.Parameter{Name: pn, Description: n.Description, Required: required, Position: n.Place.Position}
-	if n.Place.Stdin {
+func parameter(n *schema.Node, at schema.Place, pn name.Parameter, required bool) (argv.Parameter, error) {
+	q := argv.Parameter{Name: pn, Description: n.Description, Required: required, Position: at.Position}
+	if at.Stdin {
 		q.Stdin = &argv.Stdin{}
 		if n.MaxLength != nil {
 			q.Stdin.MaxBytes = int64(*n.MaxLength)
@@ -149,15 +117,15 @@ func (n *node) parameter(pn name.Parameter, required bool) (argv.Parameter, erro
 		item = n.Items
 		q.List = &argv.List{MinItems: n.MinItems, MaxItems: n.MaxItems}
 	}
-	if at := n.Place; at.Flag != "" {
+	if at.Flag != "" {
 		q.Flag = &argv.Flag{Name: at.Flag, Aliases: at.Aliases, Separator: at.Separator, Repeat: q.List != nil && at.Separator == ""}
 		q.Flag.Render = argv.RenderEquals
 		if len(at.Flag) == 2 {
 			q.Flag.Render = argv.RenderSpace
 		}
 	}
-	for _, one := range append([]node{*item}, item.AllOf...) {
-		s, err := one.schema()
+	for _, one := range append([]schema.Node{*item}, item.AllOf...) {
+		s, err := values(&one)
 		if err != nil {
 			return q, err
 		}
@@ -166,9 +134,9 @@ func (n *node) parameter(pn name.Parameter, required bool) (argv.Parameter, erro
 	return q, nil
 }
 
-func (n *node) schema() (argv.Schema, error) {
+func values(n *schema.Node) (argv.Schema, error) {
 	s := argv.Schema{
-		Type: argv.Type(n.Type), Pattern: bare(n.Pattern),
+		Type: argv.Type(n.Type), Pattern: n.Bare(),
 		MinLength: n.MinLength, MaxLength: n.MaxLength, Minimum: n.Minimum, Maximum: n.Maximum,
 	}
 	if n.Enum != nil {
@@ -202,13 +170,6 @@ func spell(t argv.Type, raw json.RawMessage) (string, error) {
 		return "", ErrForm
 	}
 	return s, nil
-}
-
-func bare(pattern string) string {
-	if inner, ok := strings.CutPrefix(pattern, patternStart); ok && strings.HasSuffix(inner, patternEnd) {
-		return strings.TrimSuffix(inner, patternEnd)
-	}
-	return pattern
 }
 
 // Schema is what clients see: the catalogue's schema, written by argv, with
