@@ -33,6 +33,7 @@ type RunOptions struct {
 	Connector   string        `json:"connector"`
 	Command     string        `json:"command"`
 	Version     string        `json:"version,omitempty"`
+	Gateway     string        `json:"gateway,omitempty"` // "": the one that lends it
 	OperationID string        `json:"operationId,omitempty"`
 	Addresses   []string      `json:"addresses,omitempty"`
 	Wait        time.Duration `json:"wait,omitempty"`
@@ -293,7 +294,7 @@ func (c *Call) asSaid(ctx context.Context, h *holding, o *RunOptions) (*client.C
 	}
 	cmd, err := attempt(c.streams.Stdin)
 	var refused *client.RefusedError
-	if o.Stdin == "auto" && errors.As(err, &refused) && refused.Code == protocol.CodeInputRejected {
+	if o.Stdin == "auto" && errors.As(err, &refused) && refused.Code == protocol.CodeInputRejected && !errors.Is(err, client.ErrOutcomeUnknown) {
 		return attempt(nil) // nothing ran and nothing was read
 	}
 	return cmd, err

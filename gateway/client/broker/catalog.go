@@ -38,6 +38,8 @@ func (b *Broker) Catalog(ctx context.Context, text string) (Catalog, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, catalogWait)
 	defer cancel()
+	stop := context.AfterFunc(s.ctx, cancel)
+	defer stop()
 	all := s.all()
 	said := make([][]protocol.CatalogEntry, len(all))
 	failed := make([]error, len(all))
@@ -46,6 +48,9 @@ func (b *Broker) Catalog(ctx context.Context, text string) (Catalog, error) {
 		wg.Go(func() { said[i], failed[i] = h.catalog(ctx, false) })
 	}
 	wg.Wait()
+	if s.ctx.Err() != nil {
+		return Catalog{}, ErrNoSession // it was closed meanwhile
+	}
 	type place struct {
 		gateway   name.PeerID
 		connector name.ConnectorKey
@@ -76,4 +81,20 @@ func (b *Broker) Catalog(ctx context.Context, text string) (Catalog, error) {
 		}
 	}
 	return out, nil
+}
+
+// Watch waits until something has changed of what a session may run since it was at seen,
+// or until ctx is done, and returns what it is at now: 0 is before everything. The error
+// is ErrNoSession, also if the session ends meanwhile. What a gateway changes by itself is
+// not noticed.
+func (b *Broker) Watch(ctx context.Context, text string, seen uint64) (uint64, error) {
+	s, err := b.session(text)
+	if err != nil {
+		return 0, err
+	}
+	now := s.board.Wait(ctx, seen)
+	if s.ctx.Err() != nil {
+		return 0, ErrNoSession
+	}
+	return now, nil
 }

@@ -106,6 +106,9 @@ func (s *session) named(o *RunOptions) (*holding, error) {
 	granted := false
 	for _, h := range s.all() {
 		l := h.current().Lease
+		if o.Gateway != "" && o.Gateway != l.Gateway.String() {
+			continue
+		}
 		for _, g := range l.Grants {
 			if g.Connector != key {
 				continue

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/broker/notice"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
@@ -21,6 +22,7 @@ type session struct {
 	invocation name.InvocationID
 	ctx        context.Context //nolint:containedctx // a session is a lifetime
 	end        context.CancelCauseFunc
+	board      notice.Board // of what its leases are, and what is known of them
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -41,10 +43,12 @@ func (s *session) add(h *holding) error {
 	if s.closed {
 		return ErrNoSession
 	}
+	h.changed = s.board.Changed
 	for i, have := range s.leases {
 		if same(have.current(), h.current()) {
 			s.wg.Go(have.leave)
 			s.leases[i] = h
+			s.board.Changed()
 			return nil
 		}
 	}
@@ -52,6 +56,7 @@ func (s *session) add(h *holding) error {
 		return ErrFull
 	}
 	s.leases = append(s.leases, h)
+	s.board.Changed()
 	return nil
 }
 
@@ -80,6 +85,7 @@ func (s *session) remove(h *holding) bool {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.leases, h); i >= 0 {
 		s.leases = slices.Delete(s.leases, i, i+1)
+		s.board.Changed()
 		s.wg.Go(h.leave)
 	}
 	return len(s.leases) == 0
@@ -94,6 +100,7 @@ func (s *session) sweep(now time.Time) bool {
 			return false
 		}
 		s.wg.Go(h.leave)
+		s.board.Changed()
 		return true
 	})
 	return len(s.leases) == 0 && !s.closed
@@ -109,6 +116,7 @@ func (s *session) close() {
 	s.leases = nil
 	s.mu.Unlock()
 	s.end(ErrSessionClosed)
+	s.board.Changed()
 	s.wg.Wait()
 }
 
@@ -121,6 +129,8 @@ type holding struct {
 	asking chan struct{} // held by who asks for the catalogue
 	renews bool          // the source has newer ones
 	users  sync.WaitGroup
+	// changed tells its session; nil if it has none.
+	changed func()
 
 	mu      sync.Mutex // guards what follows
 	left    bool       // nobody uses it any more
@@ -165,10 +175,23 @@ func (h *holding) renewed(ctx context.Context) (lease.File, error) {
 		return lease.File{}, errOtherLease
 	}
 	h.mu.Lock()
-	h.file = f
+	other := !same(h.file, f)
+	if h.file = f; other {
+		h.entries = nil // it may allow something else
+	}
 	h.mu.Unlock()
+	if other {
+		h.tell()
+	}
 	f.Addresses = h.broker.addresses(f)
 	return f, nil
+}
+
+// tell tells its session that something is to be known of it.
+func (h *holding) tell() {
+	if h.changed != nil {
+		h.changed()
+	}
 }
 
 func (h *holding) current() lease.File {
@@ -269,6 +292,7 @@ func (h *holding) known(again bool) []protocol.CatalogEntry {
 // forgetCatalog has it asked for again.
 func (h *holding) forgetCatalog() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.entries = nil
+	h.mu.Unlock()
+	h.tell()
 }

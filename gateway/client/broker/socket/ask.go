@@ -33,6 +33,8 @@ const (
 	DoStatus = "status"
 	// DoCatalog is what a session may run; Lent asks it.
 	DoCatalog = "catalog"
+	// DoWatch waits until that has changed; Watch asks it.
+	DoWatch = "watch"
 )
 
 // Question is asked with Ask.
@@ -42,6 +44,8 @@ type Question struct {
 	Session string `json:"session,omitempty"`
 	// After is how many commands of a catalogue are known already.
 	After int `json:"after,omitempty"`
+	// Seen is the Seen of the answer before.
+	Seen uint64 `json:"seen,omitempty"`
 }
 
 // Answer is the broker's.
@@ -53,6 +57,8 @@ type Answer struct {
 	NoSession bool `json:"noSession,omitempty"`
 	// Catalog is a part of what a session may run.
 	Catalog *Page `json:"catalog,omitempty"`
+	// Seen counts what has changed in a session.
+	Seen uint64 `json:"seen,omitempty"`
 }
 
 const sessionSeparator = ":"

@@ -44,6 +44,7 @@ type Server struct {
 	ctx      context.Context //nolint:containedctx // a Server is a lifetime
 	end      context.CancelFunc
 	slots    chan struct{}
+	watchers chan struct{}
 	wg       sync.WaitGroup
 	close    sync.Once
 	err      error
@@ -60,7 +61,7 @@ func Listen(ctx context.Context, path string, b *broker.Broker, log zerolog.Logg
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{broker: b, path: path, listener: listener, slots: make(chan struct{}, maxConnections)}
+	s := &Server{broker: b, path: path, listener: listener, slots: make(chan struct{}, maxConnections), watchers: make(chan struct{}, maxWatchers)}
 	s.log = log.Sample(&zerolog.BurstSampler{Burst: maxRefusalLines, Period: time.Minute})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.wg.Go(s.accept)
@@ -212,6 +213,8 @@ func (s *Server) control(c net.Conn, payload []byte) error {
 		answer.Status = s.broker.Status()
 	case DoCatalog:
 		answer.Catalog, err = s.page(q)
+	case DoWatch:
+		answer.Seen, err = s.watch(q)
 	default:
 		err = errors.New("the broker does not know this question")
 	}
