@@ -18,6 +18,7 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker/socket"
 	"github.com/lendcli/lend/gateway/client/mcp"
 	"github.com/lendcli/lend/gateway/client/mcp/loopback"
+	"github.com/lendcli/lend/gateway/client/mcp/watch"
 	"github.com/lendcli/lend/lease"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
@@ -41,9 +42,10 @@ func (a *app) mcpCommand() *cobra.Command {
 		Long: `Serve the Model Context Protocol: each command that is lent is a tool, with the
 catalogue's description and input schema. There is no tool that takes a command
 line. The leases are read as by lend run; --lease may be given several times,
-for leases of one invocation. A lease file is read again for each operation, so
-one that was renewed in its place is used. With $LEND_SESSION the broker has
-them, and a lease that is accepted later is there too.
+for leases of one invocation, also of several gateways. A lease file is read
+again when it changes, so one that was renewed in its place is used. With
+$LEND_SESSION the broker has them, and a lease that is accepted later is there
+too.
 
 Without --listen one client is served over standard input and output, which
 carry nothing else; log lines go to stderr. With it, clients connect over HTTP
@@ -115,9 +117,8 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	if !ok {
 		in = io.NopCloser(a.in)
 	}
-	err = s.Serve(ctx, in, a.out)
-	a.stopSignals() // a second signal ends the program at once
-	return joinClose(err, s.Close)
+	defer context.AfterFunc(ctx, a.stopSignals)() // a second signal ends the program at once
+	return joinClose(s.Serve(ctx, in, a.out), s.Close)
 }
 
 func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, s *mcp.Server, invocation string, log zerolog.Logger) (err error) {
@@ -206,13 +207,16 @@ func (a *app) lenders(ctx context.Context, f mcpFlags) (out []mcp.Lender, invoca
 	}()
 	var first name.InvocationID
 	for _, source := range sources {
-		c, err := client.New(client.Config{Key: key, Leases: source, Addresses: withoutPeer(addresses), Wait: f.run.wait})
+		c, err := client.New(client.Config{Key: key, Leases: source.leases, Addresses: withoutPeer(addresses), Wait: f.run.wait})
 		if err != nil {
 			return out, "", err
 		}
 		l, i, err := mcp.NewLease(ctx, c)
 		if err != nil {
 			return out, "", joinClose(advised(err), c.Close)
+		}
+		if source.path != "" {
+			l = mcp.Watched(l, func(ctx context.Context, changed func()) error { return watch.File(ctx, source.path, changed) })
 		}
 		out = append(out, l)
 		if first.IsZero() {
@@ -225,9 +229,15 @@ func (a *app) lenders(ctx context.Context, f mcpFlags) (out []mcp.Lender, invoca
 	return out, first.String(), nil
 }
 
+// leaseSource is where a lease comes from.
+type leaseSource struct {
+	leases client.LeaseSource
+	path   string // of the file that may have a newer one
+}
+
 // leaseSources reads each lease once; those in files are read again whenever they are
 // needed.
-func (a *app) leaseSources(f mcpFlags) ([]client.LeaseSource, error) {
+func (a *app) leaseSources(f mcpFlags) ([]leaseSource, error) {
 	if len(f.leases) == 0 && f.run.leaseFD < 0 && os.Getenv("LEND_LEASE_FILE") == "" && os.Getenv("LEND_LEASE") == "" {
 		return nil, nil
 	}
@@ -239,9 +249,9 @@ func (a *app) leaseSources(f mcpFlags) ([]client.LeaseSource, error) {
 	}
 	if len(f.leases) == 0 {
 		file, err := a.findLease(f.run)
-		return []client.LeaseSource{client.Static(file)}, err
+		return []leaseSource{{leases: client.Static(file)}}, err
 	}
-	var out []client.LeaseSource
+	var out []leaseSource
 	for _, path := range f.leases {
 		if path == "-" && f.listen == "" {
 			return nil, usagef("--lease-fd 3 3< FILE", "standard input cannot be both the lease and the protocol")
@@ -254,10 +264,10 @@ func (a *app) leaseSources(f mcpFlags) ([]client.LeaseSource, error) {
 			return nil, usagef("lend mcp --address /ip4/192.0.2.1/tcp/5363", "the lease holds no address of the gateway")
 		}
 		if path == "-" {
-			out = append(out, client.Static(file))
+			out = append(out, leaseSource{leases: client.Static(file)})
 			continue
 		}
-		out = append(out, a.followLease(path, file))
+		out = append(out, leaseSource{a.followLease(path, file), path})
 	}
 	return out, nil
 }

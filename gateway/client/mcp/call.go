@@ -14,6 +14,7 @@ import (
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/client/broker"
 	"github.com/lendcli/lend/gateway/client/mcp/form"
+	"github.com/lendcli/lend/gateway/client/mcp/kept"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -28,7 +29,7 @@ type call struct {
 	request        *sdk.CallToolRequest
 	cancel         context.CancelCauseFunc
 	passed         atomic.Uint64 // bytes
-	stdout, stderr kept
+	stdout, stderr *kept.Beginning
 }
 
 // Causes of a cancel.
@@ -42,8 +43,7 @@ var (
 func (s *Server) call(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	began := time.Now()
 	c := &call{server: s, request: request}
-	c.stdout = kept{most: s.config.MaxOutput, total: &c.passed}
-	c.stderr = kept{most: s.config.MaxOutput, total: &c.passed}
+	c.stdout, c.stderr = kept.New(s.config.MaxOutput, &c.passed), kept.New(s.config.MaxOutput, &c.passed)
 	r := result{Authority: form.Owner}
 	done, err := s.begin(&ctx, c)
 	if err == nil {
@@ -52,8 +52,8 @@ func (s *Server) call(ctx context.Context, request *sdk.CallToolRequest) (*sdk.C
 	} else {
 		r.Report = reportOf(err, nil)
 	}
-	r.Stdout, r.Stderr, r.Duration = c.stdout.output(), c.stderr.output(), since(began)
-	return &sdk.CallToolResult{Content: r.content(&c.stdout, &c.stderr), StructuredContent: r, IsError: r.failed()}, nil
+	r.Stdout, r.Stderr, r.Duration = c.stdout.Output(), c.stderr.Output(), since(began)
+	return &sdk.CallToolResult{Content: r.content(c.stdout, c.stderr), StructuredContent: r, IsError: r.failed()}, nil
 }
 
 // begin lets a call in, whose context ends with its client's request, its client, and
@@ -133,7 +133,7 @@ func (c *call) run(ctx context.Context, authority *string) Report {
 	if whose != "" {
 		*authority = whose
 	}
-	r := Run{Lent: t.lent, Stdout: &c.stdout, Stderr: &c.stderr}
+	r := Run{Lent: t.lent, Stdout: c.stdout, Stderr: c.stderr}
 	shown := t.form
 	if *authority == form.Caller {
 		if r.Lent.Entry, shown, err = s.own(ctx, t); err != nil {
@@ -158,11 +158,11 @@ func (c *call) run(ctx context.Context, authority *string) Report {
 	if *authority == form.Caller {
 		report = reportOf(s.config.Local.Run(ctx, r.Lent.Entry, args, broker.Streams{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr}), nil)
 	} else {
-		report = t.lender.Run(ctx, r)
+		report = t.from.lender.Run(ctx, r)
 	}
 	s.log.Debug().Str("connector", r.Lent.Entry.Connector.String()).Str("command", r.Lent.Entry.Command.String()).Str("state", name.Quote(report.Outcome)).Msg("called")
 	if (report.Ran == ranNo || report.Outcome == OutcomeStopped) && *authority == form.Owner {
-		s.askSoon() // what is lent may have changed
+		t.from.askSoon() // what is lent may have changed
 	}
 	return report
 }

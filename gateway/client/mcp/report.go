@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/mcp/kept"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/argv"
 )
@@ -71,14 +72,16 @@ func reportOf(err error, cmd *client.Cmd) Report {
 		if errors.Is(err, client.ErrOutcomeUnknown) {
 			r.Ran, r.Code = ranUnknown, protocol.CodeOutcomeUnknown.String()
 		}
+	case errors.Is(err, client.ErrOutcomeUnknown): // also if what was asked last was refused: it may have run before
+		r.Outcome, r.Ran, r.Code, r.Message = OutcomeUnknown, ranUnknown, protocol.CodeOutcomeUnknown.String(), err.Error()
 	case errors.As(err, &exit) && exit.Signal != "":
 		r.Outcome, r.Signal = OutcomeSignalled, exit.Signal
 	case errors.As(err, &exit):
 		r.exited(exit.Code)
+	case errors.As(err, &ended): // before a refusal that is its cause
+		r.ended(ended)
 	case errors.As(err, &refused):
 		r.refused(refused)
-	case errors.As(err, &ended):
-		r.ended(ended)
 	case errors.As(err, &arguments):
 		r.refused(&client.RefusedError{Code: protocol.CodeArgumentRejected})
 		r.Message, r.Advice = arguments.Error(), "the tool's input schema says what is taken; ask the owner for more"
@@ -159,20 +162,10 @@ func reportTold(detail []byte, status int, ended bool) Report {
 // result is the structured content of a tool's result.
 type result struct {
 	Report
-	Authority string `json:"authority"`
-	Stdout    output `json:"stdout"`
-	Stderr    output `json:"stderr"`
-	Duration  int64  `json:"durationMs"`
-}
-
-// output is what is shown of an output.
-type output struct {
-	// Text is UTF-8, or base64 if Encoding says so: what was written is no UTF-8.
-	Text     string `json:"text"`
-	Encoding string `json:"encoding"`
-	// Bytes is how many were written; the first ones are shown.
-	Bytes     uint64 `json:"bytes"`
-	Truncated bool   `json:"truncated"`
+	Authority string      `json:"authority"`
+	Stdout    kept.Output `json:"stdout"`
+	Stderr    kept.Output `json:"stderr"`
+	Duration  int64       `json:"durationMs"`
 }
 
 // outputSchema describes result, for clients.

@@ -4,18 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/lendcli/lend/gateway/client"
+	"github.com/lendcli/lend/gateway/client/mcp/kept"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -44,6 +44,9 @@ func TestReports(t *testing.T) {
 		{&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: errors.New("lost")}, "unknown unknown OUTCOME_UNKNOWN - "},
 		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite}, "unknown yes OUTPUT_LOST - "},
 		{&client.OutputError{Output: "standard output", Err: io.ErrShortWrite, End: &client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: client.ErrOutcomeUnknown}}, "unknown unknown OUTCOME_UNKNOWN - "},
+		{&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: fmt.Errorf("%w: %w", client.ErrOutcomeUnknown, &client.RefusedError{Code: protocol.CodeLeaseRevoked})}, "unknown unknown OUTCOME_UNKNOWN - "},
+		{&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: &client.RefusedError{Code: protocol.CodeBusy}}, "unknown unknown OUTCOME_UNKNOWN - "},
+		{fmt.Errorf("%w: %w", &client.RefusedError{Code: protocol.CodeBusy}, client.ErrOutcomeUnknown), "unknown unknown OUTCOME_UNKNOWN - "},
 		{client.ErrUnreachable, "not-sent no NOT_SENT - "},
 		{context.Canceled, "not-sent no NOT_SENT - "},
 	} {
@@ -97,44 +100,14 @@ func TestResultsFitTheirSchema(t *testing.T) {
 		nil, &client.ExitError{Code: 255}, &client.ExitError{Signal: "SIGKILL"}, &client.RefusedError{Code: protocol.CodeDenied},
 		&client.EndedError{Code: protocol.CodeTimeout}, context.Canceled, &client.EndedError{Code: protocol.CodeOutcomeUnknown},
 	} {
-		out := kept{most: 10, total: &atomic.Uint64{}}
+		out := kept.New(10, &atomic.Uint64{})
 		_, _ = out.Write([]byte("\xff0123456789"))
-		r := result{Report: reportOf(e, nil), Authority: "owner", Stdout: out.output(), Stderr: out.output()}
+		r := result{Report: reportOf(e, nil), Authority: "owner", Stdout: out.Output(), Stderr: out.Output()}
 		data, err := json.Marshal(r)
 		require.NoError(t, err)
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(data)))
 		require.NoError(t, err)
 		require.NoError(t, schema.Validate(v), "%s", data)
-		require.NotEmpty(t, r.content(&out, &out))
+		require.NotEmpty(t, r.content(out, out))
 	}
-}
-
-// What is kept of an output is its beginning, whole characters if it is text, and its
-// bytes if it is not.
-func TestKept(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
-		most := rapid.IntRange(1, 40).Draw(t, "most")
-		k := kept{most: most, total: &atomic.Uint64{}}
-		for rest := text; rest != ""; {
-			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			m, err := k.Write([]byte(rest[:n]))
-			require.NoError(t, err)
-			require.Equal(t, n, m)
-			rest = rest[n:]
-		}
-		o := k.output()
-		require.Equal(t, uint64(len(text)), o.Bytes)
-		require.Equal(t, uint64(len(text)), k.total.Load())
-		require.Equal(t, len(text) > most, o.Truncated)
-		require.True(t, utf8.ValidString(k.readable()))
-		if o.Encoding == "utf-8" {
-			require.True(t, strings.HasPrefix(text, o.Text))
-			require.Greater(t, len(o.Text)+utf8.UTFMax, min(most, len(text)))
-		}
-		if utf8.ValidString(text) {
-			require.Equal(t, "utf-8", o.Encoding)
-		}
-	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lendcli/lend/gateway/client/broker"
-	"github.com/lendcli/lend/protocol/name"
+	"github.com/lendcli/lend/gateway/client/mcp/stdio"
 )
 
 // Config is what New needs. It must not be changed after New.
@@ -32,7 +32,8 @@ type Config struct {
 	// AtOnce is how many calls run at once, 0 means 8; four times as many wait, more are
 	// refused.
 	AtOnce int
-	// Every is how often the catalogues are asked for: 0 means 15 s.
+	// Every is how often the catalogues are asked for, whatever the lenders notice by
+	// themselves (Watcher): 0 means 15 s.
 	Every time.Duration
 	// Log gets structured lines, with no argument and no output in them; the zero value
 	// is silent.
@@ -47,6 +48,7 @@ const (
 	defaultEvery              = 15 * time.Second
 	lookEvery                 = 250 * time.Millisecond // whether something has ended
 	maxMessage                = 1 << 20                // bytes of one message of a client
+	farewell                  = 2 * time.Second        // for a client to take what it is being told when all is over
 )
 
 // Errors of New and Serve.
@@ -55,13 +57,6 @@ var (
 	// ErrClosed says that the Server is closed, or its scope has ended.
 	ErrClosed = errors.New("the mcp server is closed")
 )
-
-// held is a lender with what it lends.
-type held struct {
-	lender Lender
-	lent   []Lent
-	over   bool
-}
 
 // Server is the scope of one invocation. Its methods are safe for concurrent use. The
 // caller must Close it.
@@ -73,11 +68,11 @@ type Server struct {
 	ctx    context.Context //nolint:containedctx // a Server is a lifetime
 	end    context.CancelCauseFunc
 	shut   chan struct{} // closed by Close
-	kick   chan struct{} // ask for the catalogues now
 	turns  chan struct{}
 	queue  chan struct{}
-	held   []*held // owned by New, then by watch
+	held   []*held
 	watch  sync.WaitGroup
+	offers sync.Mutex // held while tools are made of what is lent; guards what is in held
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -90,10 +85,10 @@ type Server struct {
 // New makes a Server, and asks all lenders once what they lend, until ctx is done; one
 // that does not answer is asked again later. If all are over, the error is ErrOver.
 func New(ctx context.Context, config Config) (*Server, error) {
-	s := &Server{config: config, log: config.Log, tools: map[string]*tool{}, posts: map[string]context.Context{}, calls: map[*call]*sdk.ServerSession{}, shut: make(chan struct{}), kick: make(chan struct{}, 1)}
+	s := &Server{config: config, log: config.Log, tools: map[string]*tool{}, posts: map[string]context.Context{}, calls: map[*call]*sdk.ServerSession{}, shut: make(chan struct{})}
 	s.config.Lenders = slices.Clone(config.Lenders)
 	for _, l := range s.config.Lenders {
-		s.held = append(s.held, &held{lender: l})
+		s.held = append(s.held, &held{lender: l, kick: make(chan struct{}, 1)})
 	}
 	if len(s.held) == 0 {
 		return nil, errNoLenders
@@ -106,11 +101,13 @@ func New(ctx context.Context, config Config) (*Server, error) {
 			"What is not among the tools cannot be run. A result says whether anything ran.",
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
 	})
-	if !s.refresh(ctx) {
+	s.http = s.overHTTP()
+	if !s.askAll(ctx) {
 		return nil, errors.Join(fmt.Errorf("new mcp server: %w", ErrOver), s.Close())
 	}
-	s.http = s.overHTTP()
-	s.watch.Go(s.follow)
+	for _, h := range s.held {
+		s.watch.Go(func() { s.follow(h) })
+	}
 	return s, nil
 }
 
@@ -172,15 +169,17 @@ func (s *Server) enter() (done func(), err error) {
 
 // Serve serves one client, which writes to in and reads from out, until it leaves, ctx is
 // done, or the Server is closed; what it has called is cancelled then and awaited. Nothing
-// but messages of the protocol is written to out. It closes in, and not out. A goroutine
-// stays in a Read of in that Close cannot interrupt.
+// but messages of the protocol is written to out. It closes in, and not out. A client
+// that does not read is waited for a moment. A goroutine stays in a Read of in, or a Write
+// of out, that Close cannot interrupt.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) error {
 	done, err := s.enter()
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
 	defer done()
-	session, err := s.server.Connect(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: in, Writer: open{out}, MaxLineLength: maxMessage}, nil)
+	to := stdio.NewOutlet(out)
+	session, err := s.server.Connect(context.WithoutCancel(ctx), &stdio.Transport{Reader: in, Writer: to, MaxLine: maxMessage}, nil)
 	if err != nil {
 		return fmt.Errorf("serve mcp: %w", err)
 	}
@@ -196,7 +195,10 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) err
 		case <-left:
 		}
 		s.cancelCalls(func(of *sdk.ServerSession) bool { return of == session })
+		late := time.AfterFunc(farewell, to.Leave)
+		defer late.Stop()
 		_ = session.Close() // Wait says what there is
+		<-left
 	})
 	err = session.Wait()
 	close(left)
@@ -205,79 +207,4 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) err
 		return fmt.Errorf("serve mcp: %w", err)
 	}
 	return nil
-}
-
-// open keeps an output from being closed.
-type open struct{ io.Writer }
-
-func (open) Close() error { return nil }
-
-// follow asks the lenders now and then, and notices what has ended.
-func (s *Server) follow() {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	next := time.Now().Add(s.config.Every)
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.kick:
-		case now := <-look.C:
-			if now.Before(next) && !s.ended(now) {
-				continue
-			}
-		}
-		if !s.refresh(s.ctx) {
-			s.log.Debug().Msg("nothing is lent any more")
-			s.end(ErrOver)
-			s.hangUp()
-			return
-		}
-		next = time.Now().Add(s.config.Every)
-	}
-}
-
-// ended tells whether something that is offered has ended by its time.
-func (s *Server) ended(now time.Time) bool {
-	return slices.ContainsFunc(s.held, func(h *held) bool {
-		return slices.ContainsFunc(h.lent, func(l Lent) bool { return !l.Until.IsZero() && !now.Before(l.Until) })
-	})
-}
-
-// askSoon has the catalogues asked for now.
-func (s *Server) askSoon() {
-	select {
-	case s.kick <- struct{}{}:
-	default: // it is on its way
-	}
-}
-
-// refresh asks all lenders that are not over, and offers what they lend. It returns
-// false if all are over.
-func (s *Server) refresh(ctx context.Context) bool {
-	var wg sync.WaitGroup
-	for _, h := range s.held {
-		if h.over {
-			continue
-		}
-		wg.Go(func() {
-			lent, err := h.lender.Lent(ctx)
-			switch {
-			case err == nil:
-				h.lent = lent
-			case errors.Is(err, ErrOver):
-				h.lent, h.over = nil, true
-			default:
-				now := time.Now()
-				h.lent = slices.DeleteFunc(slices.Clone(h.lent), func(l Lent) bool { return !l.Until.IsZero() && !now.Before(l.Until) })
-				s.log.Warn().Str("problem", name.Show(err.Error())).Msg("catalogue not read")
-			}
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil && s.ctx.Err() != nil {
-		return true // it is closed: nobody is told of anything
-	}
-	s.offer(s.offers(ctx, s.held))
-	return slices.ContainsFunc(s.held, func(h *held) bool { return !h.over })
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/lendcli/lend/gateway/client/broker/wire"
 )
 
-// sessionWait is how long the broker waits where a gateway is busy.
-const sessionWait = 10 * time.Second
+const (
+	// sessionWait is how long the broker waits where a gateway is busy.
+	sessionWait = 10 * time.Second
+	// watchAgain is when a broker is asked again to watch that could not.
+	watchAgain = 2 * time.Second
+)
 
 // session is a lender that is a session of the broker: the broker has its leases.
 type session struct {
@@ -55,6 +59,32 @@ func (s *session) Lent(ctx context.Context) ([]Lent, error) {
 	return slices.Clone(out), nil
 }
 
+// Watch implements Watcher: the broker says when the leases of the session change, and
+// when it ends.
+func (s *session) Watch(ctx context.Context, changed func()) error {
+	for seen := uint64(0); ; {
+		now, err := socket.Watch(ctx, s.socket, s.text, seen)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was told to end
+		}
+		if err != nil || now != seen {
+			changed() // if there is no session, or no broker, Lent says so
+		}
+		if errors.Is(err, broker.ErrNoSession) {
+			return nil
+		}
+		if err == nil {
+			seen = now
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchAgain):
+		}
+	}
+}
+
 // Run implements Lender. The broker reads and writes pipes.
 func (s *session) Run(ctx context.Context, r Run) Report {
 	files, copied, err := pipes(&r)
@@ -62,7 +92,7 @@ func (s *session) Run(ctx context.Context, r Run) Report {
 		return reportOf(err, nil)
 	}
 	e := r.Lent.Entry
-	o := broker.RunOptions{Connector: e.Connector.String(), Command: e.Command.String(), Version: e.Version.String(), Wait: sessionWait, Stdin: "no"}
+	o := broker.RunOptions{Connector: e.Connector.String(), Command: e.Command.String(), Version: e.Version.String(), Gateway: r.Lent.Gateway.String(), Wait: sessionWait, Stdin: "no"}
 	if r.Stdin != nil {
 		o.Stdin = "yes"
 	}

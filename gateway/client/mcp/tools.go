@@ -28,12 +28,12 @@ const (
 
 // tool is one tool that is offered.
 type tool struct {
-	lender Lender
-	lent   Lent
-	form   *form.Form
-	local  bool // the caller has a Connector of its own with this command
-	shown  *sdk.Tool
-	text   []byte // shown, in JSON
+	from  *held
+	lent  Lent
+	form  *form.Form
+	local bool // the caller has a Connector of its own with this command
+	shown *sdk.Tool
+	text  []byte // shown, in JSON
 }
 
 // target is what one tool runs.
@@ -77,9 +77,9 @@ func nameTools(targets []target) map[target]string {
 	return out
 }
 
-// offers makes the tools of what is lent. What two lenders lend on one gateway is one
+// toolsOf makes the tools of what is lent. What two lenders lend on one gateway is one
 // command, of the one that lends it for longer.
-func (s *Server) offers(ctx context.Context, all []*held) map[string]*tool {
+func (s *Server) toolsOf(ctx context.Context, all []*held) map[string]*tool {
 	by := map[target]*tool{}
 	var targets []target
 	for _, h := range all {
@@ -90,7 +90,7 @@ func (s *Server) offers(ctx context.Context, all []*held) map[string]*tool {
 				targets = append(targets, k)
 			}
 			if have == nil || l.Until.After(have.lent.Until) {
-				by[k] = &tool{lender: h.lender, lent: l}
+				by[k] = &tool{from: h, lent: l}
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Server) offers(ctx context.Context, all []*held) map[string]*tool {
 			s.log.Warn().Int("missing", len(targets)-maxTools).Msg("too many tools")
 			break
 		}
-		if err := t.show(names[k]); err != nil {
+		if err := t.show(names[k], names[k] != k.plainName()); err != nil {
 			s.log.Warn().Str("connector", k.connector.String()).Str("command", k.command.String()).Str("problem", name.Show(err.Error())).Msg("command is no tool")
 			continue
 		}
@@ -114,8 +114,9 @@ func (s *Server) offers(ctx context.Context, all []*held) map[string]*tool {
 	return out
 }
 
-// show describes the tool. Its text is the catalogue's, its schema our own.
-func (t *tool) show(called string) (err error) {
+// show describes the tool. Its text is the catalogue's, its schema our own. Where one is
+// not alone with its name, it is told from the others by what is said.
+func (t *tool) show(called string, shared bool) (err error) {
 	e := &t.lent.Entry
 	if t.form, err = form.Read(*e); err != nil {
 		return err
@@ -125,8 +126,13 @@ func (t *tool) show(called string) (err error) {
 		return err
 	}
 	title := e.Connector.String() + " " + e.Command.String()
+	description := cmp.Or(e.Summary, title)
+	if shared {
+		which := " (" + e.Connector.String() + " " + e.Version.String() + ", gateway " + t.lent.Gateway.String() + ")"
+		title, description = title+which, description+which
+	}
 	t.shown = &sdk.Tool{
-		Name: called, Title: title, Description: cmp.Or(e.Summary, title), InputSchema: schema, OutputSchema: json.RawMessage(outputSchema),
+		Name: called, Title: title, Description: description, InputSchema: schema, OutputSchema: json.RawMessage(outputSchema),
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: e.Effect == "read", Title: title},
 		Meta:        sdk.Meta{"lend/connector": e.Connector.String(), "lend/version": e.Version.String(), "lend/command": e.Command.String(), "lend/gateway": t.lent.Gateway.String()},
 	}

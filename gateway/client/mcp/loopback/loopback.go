@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -87,6 +88,7 @@ func Listen(ctx context.Context, address string, log zerolog.Logger) (*Endpoint,
 	e.http = &http.Server{
 		Handler: e, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return e.ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    quiet(),
 	}
 	e.serving.Go(func() {
@@ -176,6 +178,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(sc.ctx, func() {
 		defer close(cut)
 		cancel()
+		if c, ok := r.Context().Value(connKey{}).(*boundedConn); ok {
+			c.last.Store(true)
+		}
 		c := http.NewResponseController(w) // a client that has stopped is not waited for
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 		_ = c.SetWriteDeadline(time.Now().Add(farewell))
@@ -212,8 +217,8 @@ func (e *Endpoint) enter(r *http.Request) (found *scope) {
 	if len(said) != 1 {
 		return nil
 	}
-	bearer, ok := strings.CutPrefix(said[0], "Bearer ")
-	if !ok {
+	scheme, bearer, _ := strings.Cut(said[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
 		return nil
 	}
 	hash := sha256.Sum256([]byte(bearer))
@@ -261,9 +266,23 @@ func (b *bounded) Close() error {
 	return b.Listener.Close()
 }
 
+// boundedConn is a connection of it.
 type boundedConn struct {
 	net.Conn
 	free func()
+	// last says that the request that is answered is the last one: net/http takes the
+	// interrupted read for the end of the client, and would end the next one with it.
+	last atomic.Bool
+}
+
+// connKey is of the connection in a request's context.
+type connKey struct{}
+
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if c.last.Load() {
+		return 0, io.EOF
+	}
+	return c.Conn.Read(p)
 }
 
 func (c *boundedConn) Close() error {

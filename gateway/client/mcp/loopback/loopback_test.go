@@ -84,6 +84,9 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 	require.Equal(t, 200, status("Host: ADDRESS\r\nAuthorization: Bearer "+one+"\r\n"))
 	require.Equal(t, 200, status("Host: localhost"+port+"\r\nOrigin: http://ADDRESS\r\nAuthorization: Bearer "+two+"\r\n"))
+	for _, scheme := range []string{"bearer", "BEARER", "beareR"} {
+		require.Equal(t, 200, status("Host: ADDRESS\r\nAuthorization: "+scheme+" "+one+"\r\n"), "RFC 9110: a scheme has no case")
+	}
 	for _, head := range []string{
 		"Host: evil.example" + port, "Host: 127.0.0.1", "Host: 127.0.0.1:1", "Host: ADDRESS.evil.example", "Host:",
 		"Host: ADDRESS\r\nOrigin: http://evil.example", "Host: ADDRESS\r\nOrigin: https://ADDRESS", "Host: ADDRESS\r\nOrigin: null", "Host: ADDRESS\r\nOrigin:",
@@ -92,7 +95,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		require.Equal(t, 403, status(head+"\r\nAuthorization: Bearer "+one+"\r\n"), head)
 	}
 	for _, head := range []string{
-		"", "Authorization: " + one, "Authorization: Basic " + one, "Authorization: bearer " + one, "Authorization: Bearer", "Authorization: Bearer " + one[1:],
+		"", "Authorization: " + one, "Authorization: Basic " + one, "Authorization: Bearer", "Authorization: Bearer=" + one, "Authorization: Bearers " + one, "Authorization: Bearer " + one[1:],
 		"Authorization: Bearer " + one + "x", "Authorization: Bearer " + one + "\r\nAuthorization: Bearer " + one, "Authorization: Bearer " + strings.ToLower(one),
 		"X-Authorization: Bearer " + one,
 	} {

@@ -1,28 +1,25 @@
-package mcp
+package stdio
 
 import (
 	"bytes"
 	"io"
 	"sync"
-	"time"
 )
 
-// farewell is how long a client may take for what it is being told when all is over.
-const farewell = 2 * time.Second
-
-// outlet is the way to a client, who is waited for until leave is called: a Write of a
+// Outlet is the way to a client, who is waited for until Leave is called: a Write of a
 // pipe that nobody reads cannot be ended, so it is left alone. One goroutine writes.
-type outlet struct {
+type Outlet struct {
 	to   io.Writer
 	over chan struct{}
 	once sync.Once
 }
 
-func newOutlet(to io.Writer) *outlet { return &outlet{to: to, over: make(chan struct{})} }
+// NewOutlet makes an Outlet of what the client reads.
+func NewOutlet(to io.Writer) *Outlet { return &Outlet{to: to, over: make(chan struct{})} }
 
 // Write fails with io.ErrClosedPipe once the client is not waited for. A goroutine stays
 // in the Write that it was in.
-func (o *outlet) Write(p []byte) (int, error) {
+func (o *Outlet) Write(p []byte) (int, error) {
 	select {
 	case <-o.over:
 		return 0, io.ErrClosedPipe
@@ -46,5 +43,5 @@ func (o *outlet) Write(p []byte) (int, error) {
 	}
 }
 
-// leave waits for the client no more. It may be called from any goroutine, and again.
-func (o *outlet) leave() { o.once.Do(func() { close(o.over) }) }
+// Leave waits for the client no more. It may be called from any goroutine, and again.
+func (o *Outlet) Leave() { o.once.Do(func() { close(o.over) }) }

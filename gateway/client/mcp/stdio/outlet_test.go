@@ -1,4 +1,4 @@
-package mcp
+package stdio
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 func TestOutletLeavesWhoDoesNotRead(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	o := newOutlet(&b)
+	o := NewOutlet(&b)
 	n, err := o.Write([]byte("one"))
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
 	require.Equal(t, "one", b.String())
 
 	r, w := io.Pipe()
-	o = newOutlet(w)
+	o = NewOutlet(w)
 	var all sync.WaitGroup
-	all.Go(func() { o.leave() })
-	all.Go(func() { o.leave() })
+	all.Go(func() { o.Leave() })
+	all.Go(func() { o.Leave() })
 	_, err = o.Write([]byte("nobody takes it"))
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	all.Wait()
@@ -32,6 +32,6 @@ func TestOutletLeavesWhoDoesNotRead(t *testing.T) {
 
 	r, w = io.Pipe()
 	require.NoError(t, r.Close())
-	_, err = newOutlet(w).Write([]byte("x"))
+	_, err = NewOutlet(w).Write([]byte("x"))
 	require.ErrorIs(t, err, io.ErrClosedPipe, "the writer's own error")
 }
