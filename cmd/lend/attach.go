@@ -85,7 +85,7 @@ func (a *app) attachError(ctx context.Context, f runFlags, err error) error {
 	var exit *client.ExitError
 	var output *client.OutputError
 	switch {
-	case errors.As(err, &refused) && refused.Code == protocol.CodeBusy:
+	case isRefusal(err, protocol.CodeBusy):
 		return &hinted{err, "another process follows it, or the gateway is busy: try again later; lend ops attach --wait waits longer"}
 	case err == nil || errors.As(err, &refused) || errors.As(err, &ended) || errors.As(err, &exit) || errors.As(err, &output) || ctx.Err() == nil:
 		return err

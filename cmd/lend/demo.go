@@ -362,10 +362,10 @@ func outcome(out []byte, err error) string {
 	switch {
 	case err == nil:
 		return name.Quote(string(out))
-	case errors.As(err, &refused):
-		return "refused: " + refused.Code.String()
 	case errors.As(err, &ended):
 		return ended.Code.String()
+	case errors.As(err, &refused):
+		return "refused: " + refused.Code.String()
 	default:
 		return err.Error()
 	}
