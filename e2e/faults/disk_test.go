@@ -116,7 +116,7 @@ func each(t *testing.T, test func(t *testing.T, transport string)) {
 // TestFullDisk: no room below LEND_DIR.
 func TestFullDisk(t *testing.T) { each(t, fullDisk) }
 
-func fullDisk(t *testing.T, transport string) {
+func fullDisk(t *testing.T, transport string) { //nolint:thelper // the test itself
 	dir := small(t)
 	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
 	g := serve(w)
@@ -170,7 +170,7 @@ func fullDisk(t *testing.T, transport string) {
 // does meanwhile is on record.
 func TestFullDiskIsShown(t *testing.T) { each(t, fullDiskIsShown) }
 
-func fullDiskIsShown(t *testing.T, transport string) {
+func fullDiskIsShown(t *testing.T, transport string) { //nolint:thelper // the test itself
 	dir := small(t)
 	w := rig.New(t, filepath.Join(dir, "owner"), "1m")
 	g := serve(w)
