@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -494,4 +495,78 @@ func TestMCPInspector(t *testing.T) {
 	}
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, <-ended)
+}
+
+// A second signal ends the program at once, whatever it still waits for.
+func TestMCPSecondSignal(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	cmd := s.command(s.vars["CALLER"], "mcp", "--lease", s.leaseFile(t, s.file))
+	cmd.Stderr = s.log
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_deaf","arguments":{}}}
+`)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.starts() == 1 }, patience, 20*time.Millisecond)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for over := false; !over; {
+		select {
+		case <-ended:
+			over = true
+		case <-again.C:
+			_ = cmd.Process.Signal(syscall.SIGTERM) // one that has ended is not found
+		}
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	require.Equal(t, syscall.SIGTERM, status.Signal(), "%s", cmd.ProcessState)
+}
+
+// A client that takes nothing of what it has asked for keeps the program from ending no
+// longer than a moment.
+func TestMCPStalledClient(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	cmd := s.command(s.vars["CALLER"], "mcp", "--max-output", "1000000", "--lease", s.leaseFile(t, s.file))
+	cmd.Stderr = s.log
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // one that has ended is not found
+	_, err = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_print","arguments":{"bytes":900000}}}
+`)
+	require.NoError(t, err)
+	_, err = io.ReadFull(out, make([]byte, 1000)) // the beginning: the rest is more than a pipe holds
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.starts() == 1 }, patience, 20*time.Millisecond)
+	s.nothingRuns(t)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	ended := make(chan error, 1)
+	go func() {
+		state, err := cmd.Process.Wait()
+		if err == nil && !state.Success() {
+			err = errors.New(state.String())
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "it waits for its client")
+	}
 }
