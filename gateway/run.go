@@ -232,6 +232,9 @@ func (n *Node) replay(k ledger.Key, s operation.Session, refuse func(error) erro
 	if err != nil {
 		return refuse(err)
 	}
+	if o.State == ledger.StateNone && n.live.early.Has(k) {
+		return refuse(&protocol.Refusal{Code: protocol.CodeCancelled}) // before it started
+	}
 	var digest [32]byte
 	if o.Start != nil {
 		digest = o.Start.Digest

@@ -244,6 +244,9 @@ until ^C. With --json, JSON lines.`,
 		Example: "  lend audit tail -f\n  lend audit tail -f --kind refusal --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if last < 0 {
+				return usagef("lend audit tail -n 10", "--last: want 0 or more")
+			}
 			v, err := a.view(f)
 			if err != nil {
 				return err

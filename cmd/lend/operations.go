@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -204,8 +206,12 @@ func (a *app) printOperations(ops admin.Operations) error {
 }
 
 func operationRow(o *admin.Operation) []string {
+	started := "-"
+	if !o.Started.IsZero() {
+		started = o.Started.Local().Format("01-02 15:04:05")
+	}
 	return []string{
-		o.ID, o.State, peerText(o), o.Connector, o.Command, o.Started.Local().Format("01-02 15:04:05"),
+		o.ID, o.State, peerText(o), cmp.Or(o.Connector, "-"), cmp.Or(o.Command, "-"), started,
 		tookText(o), endText(o), strconv.FormatUint(o.Stdout+o.Stderr, 10),
 	}
 }
@@ -249,10 +255,13 @@ func operationRows(o *admin.Operation) [][]string {
 		{"operation", o.ID},
 		{"state", o.State},
 		{"peer", strings.TrimSpace(o.PeerName + " " + o.Peer)},
-		{"command", fmt.Sprintf("%s %s %s", o.Connector, o.Version, o.Command)},
-		{"invocation", o.Invocation},
-		{"lease", o.Lease + " of " + o.Issuer},
-		{"started", o.Started.Local().Format(time.RFC3339)},
+	}
+	if o.Connector != "" {
+		rows = append(rows, []string{"command", fmt.Sprintf("%s %s %s", o.Connector, o.Version, o.Command)})
+	}
+	rows = append(rows, []string{"invocation", o.Invocation}, []string{"lease", strings.TrimSpace(o.Lease + " of " + o.Issuer)})
+	if !o.Started.IsZero() {
+		rows = append(rows, []string{"started", o.Started.Local().Format(time.RFC3339)})
 	}
 	if o.Ended != nil {
 		rows = append(rows, []string{"ended", o.Ended.Local().Format(time.RFC3339)})
@@ -338,7 +347,37 @@ func (s *serving) Operations(_ context.Context, all bool) (admin.Operations, err
 	for i := range ops {
 		out.Operations[i] = operationShown(&ops[i])
 	}
+	if all {
+		out.Operations = append(s.neverStarted(ops), out.Operations...)
+	}
 	return out, nil
+}
+
+// neverStarted are the operations that their callers cancelled before they started: no
+// record has them.
+func (s *serving) neverStarted(recorded []gateway.OperationStatus) (out []admin.Operation) {
+	if s.cancels == nil {
+		return nil
+	}
+	known := map[ledger.Key]bool{}
+	for i := range recorded {
+		known[recorded[i].Key] = true
+	}
+	for _, k := range s.cancels.Keys() {
+		if known[k] {
+			continue
+		}
+		o := admin.Operation{
+			ID: k.Operation.String(), State: admin.StateNotStarted, Peer: k.Holder.String(), Issuer: k.Issuer.String(), Invocation: k.Invocation.String(),
+			Code: protocol.CodeCancelled.String(), Detail: "its caller cancelled it before it started",
+		}
+		if called := s.side.policy.Load().Content().NameOf(k.Holder); called != o.Peer {
+			o.PeerName = called
+		}
+		out = append(out, o)
+	}
+	slices.SortFunc(out, func(a, b admin.Operation) int { return strings.Compare(a.ID+a.Peer, b.ID+b.Peer) })
+	return out
 }
 
 func operationShown(o *gateway.OperationStatus) admin.Operation {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/gateway/client/pairing"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/lendcli/lend/protocol/pair"
@@ -89,12 +90,18 @@ func (a *app) readLink(ctx context.Context) (pair.Link, error) {
 	if isTerminal(a.in) {
 		_, _ = fmt.Fprint(a.err, "link: ")
 	}
-	read := make(chan string, 1)
+	read, failed := make(chan string, 1), make(chan error, 1)
 	go func() { // a read of a terminal cannot be ended: it ends with the program
-		line, _ := bufio.NewReader(io.LimitReader(a.in, 2*pair.MaxLink)).ReadString('\n')
+		line, err := bufio.NewReader(io.LimitReader(a.in, 2*pair.MaxLink)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			failed <- err
+			return
+		}
 		read <- line
 	}()
 	select {
+	case err := <-failed:
+		return pair.Link{}, &usageError{err: &client.InputError{Err: err}, hint: "lend pair < FILE, with the link that lend peer invite prints"}
 	case line := <-read:
 		l, err := pair.ParseLink(line)
 		if err != nil {

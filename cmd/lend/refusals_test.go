@@ -144,6 +144,9 @@ func TestRefusalsAreToldLast(t *testing.T) {
 		"broker-status":      {[]string{"broker", "status"}, 1},
 		"audit-verify-key":   {[]string{"audit", "verify", "--key", "junk"}, 2},
 		"audit-verify-empty": {[]string{"audit", "verify", "--key", ""}, 2},
+		"audit-tail":         {[]string{"audit", "tail", "-n", "-1"}, 2},
+		"help":               {[]string{"help", "nosuch"}, 2},
+		"help-sub":           {[]string{"help", "lease", "\x1b"}, 2},
 		"audit-show-since":   {[]string{"audit", "show", "--since", "yesterdayish"}, 2},
 		"serve-log":          {[]string{"serve", "--log", "loud"}, 2},
 		"broker-log":         {[]string{"broker", "--log", ""}, 2},
@@ -160,7 +163,7 @@ func TestRefusalsAreToldLast(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			words := 1
-			if !slices.Contains([]string{"run", "status", "catalog", "serve"}, c.args[0]) && title != "broker-log" {
+			if !slices.Contains([]string{"run", "status", "catalog", "serve", "help"}, c.args[0]) && title != "broker-log" {
 				words = 2
 			}
 			args := append(append(slices.Clone(c.args[:words]), "--json"), c.args[words:]...)

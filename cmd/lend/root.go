@@ -50,9 +50,25 @@ The caller:  lend init, id, catalog, run`,
 		a.connectorCommand(), a.publisherCommand(), a.runtimeCommand(), a.opsCommand(), a.lockdownCommand(), a.unlockCommand(), a.auditCommand(), a.statusCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	helpOfKnown(root)
 	groupErrors(root)
 	a.addCompletions(root)
 	return root
+}
+
+// helpOfKnown makes lend help refuse what is no command, rather than show something else.
+func helpOfKnown(root *cobra.Command) {
+	help, _, err := root.Find([]string{"help"})
+	if err != nil || help == root {
+		return
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return usagef("lend help", "unknown command %s", strconv.QuoteToASCII(strings.Join(args, " ")))
+		}
+		return nil
+	}
 }
 
 // wantsJSON looks for --json in a command line that could not be read.

@@ -139,6 +139,7 @@ type serving struct {
 	ledger  *ledger.Ledger // nil if it is lost or corrupt
 	locked  error          // why
 	revoked *revocations.Store
+	cancels *early.Cancels
 	side    *ownersSide
 	node    *gateway.Node
 	policy  *policyfile.Watcher
@@ -198,8 +199,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 		log.Error().Err(why).Msg("everything is denied")
 		a.note("everything is denied: %v; next: lend unlock --help", why)
 	}
-	cancels, err := early.Open(p.cancels())
-	if err != nil {
+	if s.cancels, err = early.Open(p.cancels()); err != nil {
 		return s, err
 	}
 	tree, err := openCgroup(f.cgroup, log)
@@ -223,7 +223,7 @@ func (a *app) startServing(ctx context.Context, f serveFlags, log zerolog.Logger
 	s.watching = newWatching(p.store(), p.publishers(), s.side.host, log)
 	if s.node, err = gateway.New(gateway.Config{
 		Key: key, Listen: listen, Announce: announce, Policy: s.loaded, Runtime: s.side.host,
-		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Cancels: cancels, Owner: owner, Log: log,
+		Ledger: s.ledger, Locked: s.locked, Revocations: s.revoked, Cancels: s.cancels, Owner: owner, Log: log,
 		Observer: s.counters.observer(),
 	}); err != nil {
 		return s, err

@@ -182,12 +182,16 @@ func count[N int | int64 | uint64](n N, one, many string) string {
 
 func bytesCount[N int | int64 | uint64](n N) string { return count(n, "byte", "bytes") }
 
-// isTerminal tells whether a stream is a character device.
+// isTerminal tells whether a stream is a character device, and not the null device.
 func isTerminal(v any) bool {
 	f, ok := v.(*os.File)
 	if !ok {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,6 +113,13 @@ func (c *Cancels) Has(k ledger.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.keys[k] != nil
+}
+
+// Keys returns those that there are, those that have expired included, in no order.
+func (c *Cancels) Keys() []ledger.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.keys))
 }
 
 // Len returns how many there are, those that have expired included.
