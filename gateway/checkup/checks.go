@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,5 +98,5 @@ func (k *checks) gateway(ctx context.Context) look.Row {
 }
 
 func failed(err error, fix string) look.Row {
-	return look.Row{Status: look.Fail, Detail: err.Error(), Fix: fix}
+	return look.Row{Status: look.Fail, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix}
 }

@@ -69,7 +69,7 @@ func directory(dir string) (look.Row, bool) {
 		return look.Row{Subject: dir, Status: look.Warn, Detail: "it is not there yet", Fix: "lend init"}, true
 	}
 	if err != nil {
-		return failed(err, ""), true
+		return failed(err, "chmod 700 "+filepath.Dir(dir)), true
 	}
 	if !info.IsDir() {
 		return look.Row{Subject: dir, Status: look.Fail, Detail: "it is not a directory"}, true

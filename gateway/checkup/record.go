@@ -36,7 +36,7 @@ func (k *checks) ledger(ctx context.Context) look.Row {
 	case errors.Is(err, os.ErrNotExist), err == nil && bytes == 0:
 		return look.Row{Status: look.Warn, Detail: "there is no record of operations yet", Fix: "lend init"}
 	case err != nil:
-		return failed(err, "")
+		return failed(err, "chmod -R u+rwX "+k.Ledger)
 	}
 	s, no := k.running(ctx)
 	if no == nil && s.Ledger.Failed != "" {
