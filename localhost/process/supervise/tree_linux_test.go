@@ -11,12 +11,12 @@ import (
 )
 
 func TestSourcesAreThisPackage(t *testing.T) {
-	require.Len(t, Sources(), 5)
+	require.Len(t, Sources(), 6)
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	image, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	for i, name := range []string{"wire.go", "main_linux.go", "tree_linux.go", "limits_linux.go", "pin_linux.go"} {
+	for i, name := range []string{"wire.go", "main_linux.go", "tree_linux.go", "limits_linux.go", "pin_linux.go", "wait_linux.go"} {
 		file, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Equal(t, string(file), Sources()[i])
