@@ -22,15 +22,20 @@ const (
 	// was written, a fork elsewhere in this process may still hold it open.
 	busyTries = 5
 	busyPause = 5 * time.Millisecond
+	// mostWarm bounds how many supervisors wait after many commands ran at once:
+	// starting one costs as much as two or three short commands.
+	mostWarm = 32
+	// lull is how often those beyond Config.Idle are ended that nobody needed.
+	lull = 5 * time.Second
 )
 
 // backend is the pool of supervisors.
 type backend struct {
 	config Config
 	exe    executable
-	// patience is closeBudget, but for tests.
-	patience time.Duration
-	tasks    sync.WaitGroup // every goroutine of the pool
+	// patience is closeBudget and lull is lull, but for tests.
+	patience, lull time.Duration
+	tasks          sync.WaitGroup // every goroutine of the pool
 	// forking is held shared from a fork to the moment when the new process is in
 	// known, and exclusively while orphans are hunted, which spares the known.
 	forking sync.RWMutex
@@ -42,10 +47,12 @@ type backend struct {
 	running  int                 // operations
 	spawning int
 	waiting  []chan *supervisor // first come, first served; nil means: start one
+	spare    int                // the fewest that were idle since the last thinning
+	thinning *time.Timer        // nil unless more than Config.Idle are idle
 }
 
 func newBackend(c Config) *backend {
-	b := &backend{config: c, patience: closeBudget, known: make(map[int]*supervisor)}
+	b := &backend{config: c, patience: closeBudget, lull: lull, known: make(map[int]*supervisor)}
 	b.exe.find(c.ShimPath, c.Log)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		c.Log.Error().Err(err).Msg("subreaper refused")
@@ -117,6 +124,7 @@ func (b *backend) acquire(ctx context.Context) (*supervisor, error) {
 	if n := len(b.idle); n > 0 {
 		s := b.idle[n-1]
 		b.idle = b.idle[:n-1]
+		b.spare = min(b.spare, n-1)
 		b.mu.Unlock()
 		return s, nil
 	}
@@ -214,11 +222,40 @@ func (b *backend) take(s *supervisor) bool {
 		b.waiting = b.waiting[1:]
 		return true
 	}
-	if len(b.idle) >= b.config.Idle {
+	if len(b.idle) >= mostWarm {
 		return false
 	}
 	b.idle = append(b.idle, s)
+	b.thinLater()
 	return true
+}
+
+// thinLater sees to it that those are ended that are not needed. b.mu is held.
+func (b *backend) thinLater() {
+	if len(b.idle) > b.config.Idle && b.thinning == nil {
+		b.spare = len(b.idle)
+		b.tasks.Add(1)
+		b.thinning = time.AfterFunc(b.lull, b.thin)
+	}
+}
+
+// thin ends those that were idle all the time since it was begun, but for Config.Idle.
+func (b *backend) thin() {
+	defer b.tasks.Done()
+	b.mu.Lock()
+	var ended []*supervisor
+	if n := b.spare - b.config.Idle; n > 0 && !b.closed {
+		ended = slices.Clone(b.idle[:n]) // the last one was used last
+		b.idle = slices.Delete(b.idle, 0, n)
+	}
+	b.thinning = nil
+	if !b.closed {
+		b.thinLater()
+	}
+	b.mu.Unlock()
+	for _, s := range ended {
+		s.kill()
+	}
 }
 
 // forget drops a supervisor that has ended.
@@ -228,6 +265,7 @@ func (b *backend) forget(s *supervisor) {
 	delete(b.known, s.pid)
 	if i := slices.Index(b.idle, s); i >= 0 {
 		b.idle = slices.Delete(b.idle, i, i+1)
+		b.spare = min(b.spare, len(b.idle))
 	}
 }
 
@@ -236,6 +274,10 @@ func (b *backend) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+	if b.thinning != nil && b.thinning.Stop() {
+		b.tasks.Done()
+		b.thinning = nil
+	}
 	for _, w := range b.waiting {
 		close(w)
 	}

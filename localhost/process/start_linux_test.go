@@ -83,6 +83,7 @@ func TestManyStarts(t *testing.T) {
 		n = 50
 	}
 	tr := transport(t, Config{})
+	thinEvery(tr, 50*time.Millisecond)
 	program := buildExit(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	run := func(code int) error {
@@ -111,9 +112,9 @@ func TestManyStarts(t *testing.T) {
 	all.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Eventually(t, func() bool { return descriptors(t) <= before+2*DefaultIdle }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { _, idle := tr.Supervisors(); return idle <= DefaultIdle }, patience, time.Millisecond)
 	tr.backend.mu.Lock()
 	defer tr.backend.mu.Unlock()
-	require.LessOrEqual(t, len(tr.backend.idle), DefaultIdle)
 	require.Zero(t, tr.backend.running)
 	require.Zero(t, tr.backend.spawning)
 	require.Empty(t, tr.backend.waiting)

@@ -27,7 +27,9 @@ type Config struct {
 	// this executable. Unless it carries the same build, this executable itself is
 	// started again instead. Linux only.
 	ShimPath string
-	// Idle is how many supervisors stay warm; 0 means DefaultIdle, at most MaxIdle.
+	// Idle is how many supervisors stay warm for good; 0 means DefaultIdle, at most
+	// MaxIdle. After many commands at once more do, up to 32, as long as some of them
+	// are needed every few seconds.
 	Idle int
 	// Most is how many operations may run at once; 0 means DefaultMost.
 	Most int

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lendcli/lend/localhost/process/supervise"
+	"github.com/lendcli/lend/localhost/route"
 )
 
 // supervisorOf returns the supervisor that runs the only operation of tr.
@@ -481,4 +482,67 @@ func TestSupervisorsAreCounted(t *testing.T) {
 	busy, idle := tr.Supervisors()
 	require.GreaterOrEqual(t, busy, 2)
 	require.LessOrEqual(t, idle, 1)
+}
+
+func thinEvery(tr *Transport, lull time.Duration) {
+	tr.backend.mu.Lock()
+	defer tr.backend.mu.Unlock()
+	tr.backend.lull = lull
+}
+
+// TestCrowdKeepsItsSupervisors: those of a crowd serve the next one, and are ended
+// when there is none.
+func TestCrowdKeepsItsSupervisors(t *testing.T) {
+	tr := transport(t, Config{Idle: 1})
+	thinEvery(tr, time.Hour)
+	crowd := func(n int) map[int]bool {
+		var all []route.Process
+		for range n {
+			all = append(all, start(t, tr, spec(marker(t), "sleep")))
+		}
+		pids := map[int]bool{}
+		tr.backend.mu.Lock()
+		for pid := range tr.backend.known {
+			pids[pid] = true
+		}
+		tr.backend.mu.Unlock()
+		for _, p := range all {
+			require.NoError(t, p.Close())
+		}
+		return pids
+	}
+	idle := func() int { _, n := tr.Supervisors(); return n }
+	warm(t, tr, 1)
+	first := crowd(6)
+	require.Equal(t, 6, idle())
+	require.Equal(t, first, crowd(6), "no other supervisors")
+
+	thin := func() {
+		tr.backend.mu.Lock()
+		require.True(t, tr.backend.thinning.Stop())
+		tr.backend.mu.Unlock()
+		tr.backend.thin()
+	}
+	thin()
+	require.Equal(t, 6, idle(), "all were needed")
+	thin()
+	require.Equal(t, 1, idle(), "none was needed")
+
+	thinEvery(tr, 10*time.Millisecond)
+	crowd(6)
+	require.Eventually(t, func() bool { return idle() == 1 }, patience, time.Millisecond)
+}
+
+func TestSupervisorsHaveABound(t *testing.T) {
+	tr := transport(t, Config{Idle: 1})
+	thinEvery(tr, time.Hour)
+	var all []route.Process
+	for range mostWarm + 2 {
+		all = append(all, start(t, tr, spec(marker(t), "sleep")))
+	}
+	for _, p := range all {
+		require.NoError(t, p.Close())
+	}
+	_, idle := tr.Supervisors()
+	require.Equal(t, mostWarm, idle)
 }
