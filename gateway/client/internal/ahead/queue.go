@@ -1,6 +1,7 @@
 package ahead
 
 import (
+	"bytes"
 	"sync"
 	"time"
 
@@ -15,13 +16,22 @@ const Max = protocol.MaxWindow + 2<<20
 type Queue struct {
 	mu     sync.Mutex // guards what follows
 	wake   sync.Cond
-	frames []*protocol.Data
+	frames []piece
 	bytes  int
 	taking bool // of a frame that is not in frames any more
 	closed bool
 
-	pool sync.Pool
+	pool sync.Pool // of the buffers of large ones
 }
+
+// piece is one frame and the buffer that it lies in, nil if it has its own memory.
+type piece struct {
+	protocol.Data
+	buf *[]byte
+}
+
+// large is the least payload that is taken over with its buffer.
+const large = 16 << 10
 
 // New returns an empty Queue.
 func New() *Queue {
@@ -30,56 +40,73 @@ func New() *Queue {
 	return q
 }
 
-// Put adds a copy of d. It waits while there is no room, and does nothing once the
-// Queue is closed.
-func (q *Queue) Put(d *protocol.Data) {
-	p, _ := q.pool.Get().(*[]byte)
-	if p == nil || cap(*p) < len(d.Payload) {
-		b := make([]byte, 0, max(len(d.Payload), 1<<10))
-		p = &b
-	}
-	c := &protocol.Data{Stream: d.Stream, Offset: d.Offset, Payload: append((*p)[:0], d.Payload...)}
+// Put adds d, which r has just returned: it need not stay valid. It waits while there is
+// no room, and does nothing once the Queue is closed.
+func (q *Queue) Put(r *protocol.Reader, d *protocol.Data) {
+	p := q.piece(r, d)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && q.bytes > 0 && q.bytes+len(c.Payload) > Max {
+	for !q.closed && q.bytes > 0 && q.bytes+len(p.Payload) > Max {
 		q.wake.Wait()
 	}
 	if q.closed {
 		return
 	}
-	q.frames = append(q.frames, c)
-	q.bytes += len(c.Payload)
+	q.frames = append(q.frames, p)
+	q.bytes += len(p.Payload)
 	q.wake.Broadcast()
+}
+
+// piece takes d from r with its buffer if it is large, else it copies it.
+func (q *Queue) piece(r *protocol.Reader, d *protocol.Data) piece {
+	n := len(d.Payload)
+	p := piece{Data: protocol.Data{Stream: d.Stream, Offset: d.Offset}}
+	if n >= large {
+		spare, _ := q.pool.Get().(*[]byte)
+		if spare == nil {
+			b := make([]byte, protocol.DataHeaderMax+protocol.MaxData)
+			spare = &b
+		}
+		if buf, at, ok := r.Swap(*spare); ok {
+			*spare = buf
+			p.buf, p.Payload = spare, buf[at:at+n]
+			return p
+		}
+		q.pool.Put(spare)
+	}
+	p.Payload = bytes.Clone(d.Payload)
+	return p
 }
 
 // Take hands all that is put to take, in order and one after the other, until Close.
 // The payload is the Queue's again when take returns.
 func (q *Queue) Take(take func(*protocol.Data)) {
 	for {
-		d := q.next()
-		if d == nil {
+		p, ok := q.next()
+		if !ok {
 			return
 		}
-		take(d)
-		q.pool.Put(&d.Payload)
-		q.took(len(d.Payload))
+		take(&p.Data)
+		if p.buf != nil {
+			q.pool.Put(p.buf)
+		}
+		q.took(len(p.Payload))
 	}
 }
 
-func (q *Queue) next() *protocol.Data {
+func (q *Queue) next() (p piece, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.frames) == 0 && !q.closed {
 		q.wake.Wait()
 	}
 	if q.closed {
-		return nil
+		return piece{}, false
 	}
-	d := q.frames[0]
-	q.frames[0] = nil
+	p, q.frames[0] = q.frames[0], piece{}
 	q.frames = q.frames[1:]
 	q.taking = true
-	return d
+	return p, true
 }
 
 func (q *Queue) took(n int) {
@@ -115,8 +142,8 @@ func (q *Queue) Cut(d time.Duration) {
 	for !q.closed && !late && len(q.frames) > 0 {
 		q.wake.Wait()
 	}
-	for _, d := range q.frames {
-		q.bytes -= len(d.Payload)
+	for _, p := range q.frames {
+		q.bytes -= len(p.Payload)
 	}
 	q.frames = nil
 	for q.taking {

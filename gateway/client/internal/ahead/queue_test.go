@@ -2,6 +2,7 @@ package ahead
 
 import (
 	"bytes"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// nobody has read the frames that tests make.
+var nobody = protocol.NewReader(nil, protocol.Caller)
 
 func data(offset int, payload []byte) *protocol.Data {
 	return &protocol.Data{Stream: protocol.Stdout, Offset: uint64(offset), Payload: payload}
@@ -32,15 +36,52 @@ func TestAllIsTakenInOrder(t *testing.T) {
 		}
 		part := shared[:1+i%100]
 		want = append(want, part...)
-		q.Put(data(len(want), part)) // which may be used again at once
+		q.Put(nobody, data(len(want), part)) // which may be used again at once
 	}
 	q.Drain()
 	require.True(t, bytes.Equal(want, got))
 	q.Close()
 	all.Wait()
-	q.Put(data(0, shared))
+	q.Put(nobody, data(0, shared))
 	q.Drain()
 	q.Cut(time.Second)
+}
+
+// Large frames are taken over with the reader's buffer, which reads into another one then.
+func TestWhatWasReadStaysWhileMoreIsRead(t *testing.T) {
+	var stream bytes.Buffer
+	w := protocol.NewWriter(&stream)
+	accepted := &protocol.Accepted{Token: make([]byte, protocol.TokenSize), Limits: protocol.Limits{Run: time.Hour}}
+	require.NoError(t, w.WriteFrame(accepted))
+	var want []byte
+	for i := range 40 {
+		part := bytes.Repeat([]byte{byte(i)}, 1+i*protocol.MaxData/40)
+		require.NoError(t, w.WriteFrame(&protocol.Data{Stream: protocol.Stdout, Offset: uint64(len(want)), Payload: part}))
+		want = append(want, part...)
+	}
+	r := protocol.NewReader(&stream, protocol.Caller)
+	_, err := r.Read()
+	require.NoError(t, err)
+	q, swapped := New(), 0
+	for {
+		f, err := r.Read()
+		if err != nil {
+			require.Equal(t, io.EOF, err)
+			break
+		}
+		q.Put(r, f.(*protocol.Data))
+		if q.frames[len(q.frames)-1].buf != nil {
+			swapped++
+		}
+	}
+	require.Greater(t, swapped, 10)
+	var got []byte
+	var all sync.WaitGroup
+	all.Go(func() { q.Take(func(d *protocol.Data) { got = append(got, d.Payload...) }) })
+	q.Drain()
+	q.Close()
+	all.Wait()
+	require.True(t, bytes.Equal(want, got))
 }
 
 // A reader that has stopped stops who puts when there is as much as a gateway sends
@@ -54,7 +95,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		put := 0
 		all.Go(func() {
 			for range 3 * Max / size {
-				q.Put(data(0, make([]byte, size)))
+				q.Put(nobody, data(0, make([]byte, size)))
 				put += size
 			}
 		})
@@ -85,7 +126,7 @@ func TestCutWaitsForWhatIsBeingTaken(t *testing.T) {
 			})
 		})
 		for range 5 {
-			q.Put(data(0, make([]byte, 10)))
+			q.Put(nobody, data(0, make([]byte, 10)))
 		}
 		done := false
 		all.Go(func() {
