@@ -37,6 +37,12 @@ type harness struct {
 
 func start(t *testing.T, cfg Config, stdin bool, program fakehost.Program) *harness {
 	t.Helper()
+	return startAs(t, cfg, stdin, program, func(p *fakehost.Process) route.Process { return p })
+}
+
+// startAs is start of a process that the operation sees as something else.
+func startAs(t *testing.T, cfg Config, stdin bool, program fakehost.Program, as func(*fakehost.Process) route.Process) *harness {
+	t.Helper()
 	h := &harness{t: t, budget: cfg.Budget}
 	if h.budget == nil {
 		h.budget = NewBudget(64 << 20)
@@ -55,7 +61,7 @@ func start(t *testing.T, cfg Config, stdin bool, program fakehost.Program) *harn
 	require.NoError(t, err)
 	h.process = p
 	h.op = New(cfg)
-	h.op.Run(p)
+	h.op.Run(as(p))
 	t.Cleanup(func() {
 		h.op.Cancel(CauseShutdown)
 		h.op.Drop()

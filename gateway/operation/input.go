@@ -147,7 +147,8 @@ func (o *Operation) endInput(a *attachment, total uint64) error {
 }
 
 // feed writes the queue to the child, closes its input after the last byte, and
-// tells the caller how far it is and when the child takes no more.
+// tells the caller how far it is and when the child takes no more. What was dropped has
+// no last byte: its end is not shown to the child here.
 func (o *Operation) feed() {
 	in := &o.in
 	meter := o.cfg.Budget.wide.Meter(in.pipe)
@@ -156,7 +157,9 @@ func (o *Operation) feed() {
 		c, more := o.nextInput()
 		if c == nil {
 			if !more {
-				_ = in.pipe.Close() // the child has all or wants none
+				if o.gaveAll() {
+					_ = in.pipe.Close()
+				}
 				return
 			}
 			<-in.wake
@@ -190,6 +193,13 @@ func (o *Operation) nextInput() (c *chunk, more bool) {
 	c, in.queue[0] = in.queue[0], nil
 	in.queue = in.queue[1:]
 	return c, true
+}
+
+// gaveAll tells whether the child has all that there is.
+func (o *Operation) gaveAll() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.in.ended && !o.in.closed
 }
 
 // tookInput accounts for n bytes of c. It returns what to tell the caller, and

@@ -231,16 +231,39 @@ func (o *Operation) supervise() {
 	<-o.settled
 }
 
-// ladder ends a process that is still running: its input is closed, the tree is
-// asked to end, and killed when the grace is over.
+// inputDelay is how long a process that was asked to end has before its input is closed.
+const inputDelay = time.Second
+
+// ladder ends a process that is still running: the tree is asked to end, after a moment
+// its input is closed, for one that waits for it, and the tree is killed when the grace
+// is over. Its input is not closed before: half of it would look like all of it to a
+// process that was not asked yet, which would do something with it.
 func (o *Operation) ladder() (route.Exit, error) {
-	o.closeInput()
-	_ = o.process.Terminate() // Kill and Close follow whatever it says
-	if exit, err := o.waitFor(o.cfg.Grace, o.hurry); err == nil {
-		return exit, nil
+	o.dropInput()
+	rest := o.cfg.Grace
+	if o.process.Terminate() == nil { // Kill and Close follow whatever it says
+		if exit, err := o.waitFor(min(rest, inputDelay), o.hurry); err == nil {
+			return exit, nil
+		}
+		rest -= inputDelay
+	}
+	if rest > 0 && !isClosed(o.hurry) {
+		o.closeInput()
+		if exit, err := o.waitFor(rest, o.hurry); err == nil {
+			return exit, nil
+		}
 	}
 	_ = o.process.Kill() // Close follows, and answers for the tree
 	return o.waitFor(killBudget, nil)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // waitFor waits for the root process, at most d and until cut is closed.

@@ -3,6 +3,8 @@ package operation
 import (
 	"bytes"
 	"context"
+	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -234,6 +236,95 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, protocol.CodeInputLimit, c.finish().Code)
 }
 
+// noted is a process that remembers whether it was asked to end, or lost its input, first.
+type noted struct {
+	*fakehost.Process
+	mu    sync.Mutex
+	first string
+}
+
+func (n *noted) note(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.first == "" {
+		n.first = what
+	}
+}
+
+func (n *noted) Terminate() error {
+	n.note("asked")
+	return n.Process.Terminate()
+}
+
+func (n *noted) Stdin() io.WriteCloser { return notedInput{n.Process.Stdin(), n} }
+
+type notedInput struct {
+	io.WriteCloser
+	of *noted
+}
+
+func (i notedInput) Close() error {
+	i.of.note("lost its input")
+	return i.WriteCloser.Close()
+}
+
+// TestStopIsNoEndOfInput: a command that is stopped for whatever reason does not take
+// half of its input for all of it.
+func TestStopIsNoEndOfInput(t *testing.T) {
+	limits := unlimited()
+	limits.Stdin, limits.Detached = 10, 0
+	for title, stop := range map[string]func(h *harness, c *caller){
+		"cancelled": func(h *harness, _ *caller) { h.op.Cancel(CauseCaller) },
+		"shutdown":  func(h *harness, _ *caller) { h.op.Shutdown() },
+		"too much":  func(_ *harness, c *caller) { _ = c.send(9, make([]byte, 9)) },
+		"no text":   func(_ *harness, c *caller) { _ = c.send(9, []byte{0xff}) },
+		"cut text": func(_ *harness, c *caller) {
+			_ = c.send(9, []byte{0xe2})
+			_ = c.WriteFrame(&protocol.StdinEnd{Total: 10})
+		},
+		"lost": func(_ *harness, c *caller) { _ = c.conn.Close() },
+	} {
+		var n *noted
+		h := startAs(t, Config{Limits: limits, Text: true, Grace: time.Minute}, true, sleeper, func(p *fakehost.Process) route.Process {
+			n = &noted{Process: p}
+			return n
+		})
+		c := h.dial(first{stdin: true})
+		require.NoError(t, c.send(0, []byte("half of i")), title)
+		require.Eventually(t, func() bool {
+			taken, _, _ := h.op.Totals()
+			return taken == 9
+		}, patience, time.Millisecond)
+		stop(h, c)
+		exit, err := n.Wait(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "SIGTERM", exit.Signal, title)
+		h.op.Drop()
+		h.wait(h.op.Done())
+		require.Equal(t, "asked", n.first, title)
+	}
+}
+
+// TestInputEndsLate: one that waits for the end of its input, asked or not, gets it
+// before it is killed.
+func TestInputEndsLate(t *testing.T) {
+	h := start(t, Config{Grace: time.Hour}, true, func(c *fakehost.Child) route.Exit {
+		_, _ = io.Copy(io.Discard, c.Stdin)
+		select {
+		case <-c.Terminated:
+			return route.Exit{Code: 3}
+		default:
+			return route.Exit{Code: 1}
+		}
+	})
+	c := h.dial(first{stdin: true})
+	require.NoError(t, c.send(0, []byte("half")))
+	h.op.Cancel(CauseCaller)
+	exit := c.finish()
+	require.Equal(t, 3, exit.Status)
+	require.False(t, exit.Forced)
+}
+
 func TestTextInput(t *testing.T) {
 	word := []byte("a€𝄞b")
 	for label, c := range map[string]struct {
@@ -246,8 +337,17 @@ func TestTextInput(t *testing.T) {
 		for step := 1; step <= 4; step++ {
 			t.Run(label, func(t *testing.T) {
 				h := start(t, Config{Text: true}, true, func(c *fakehost.Child) route.Exit {
-					copyAll(c.Stdout, c.Stdin)
-					return route.Exit{}
+					all := make(chan struct{})
+					go func() { // ends with the child's files
+						defer close(all)
+						copyAll(c.Stdout, c.Stdin)
+					}()
+					select {
+					case <-all:
+						return route.Exit{}
+					case <-c.Terminated:
+						return route.Exit{Signal: "SIGTERM"}
+					}
 				})
 				caller := h.dial(first{stdin: true})
 				for i := 0; i < len(c.input); i += step {
