@@ -115,14 +115,18 @@ func (a *app) remote(ctx context.Context, f runFlags, args []string) int {
 		f.result = ""
 		return a.tell(f, nil, err, started)
 	}
-	var op atomic.Pointer[string] // what may have been sent
+	type request struct {
+		op    string
+		asked func() bool // it may have been sent
+	}
+	var last atomic.Pointer[request]
 	s := a.catchInterrupts(ctx, func() int {
-		if id := op.Load(); id != nil {
-			return a.tell(f, &client.Cmd{OperationID: *id}, leftBehind(), started)
+		if r := last.Load(); r != nil && r.asked() {
+			return a.tell(f, &client.Cmd{OperationID: r.op}, leftBehind(), started)
 		}
 		return a.tell(f, nil, leftEarly(), started)
 	})
-	sending := func(id string) { op.Store(&id) }
+	sending := func(op string, asked func() bool) { last.Store(&request{op, asked}) }
 	if told := a.runThroughBroker(ctx, f, args, s, sending); told != nil {
 		s.settle(told)
 		return s.finish()
@@ -199,7 +203,7 @@ func quoteWord(s string) string {
 
 // runRemote is the run itself. It gives its end to settle as soon as that is known; the
 // Cmd is nil if nothing could be sent.
-func (a *app) runRemote(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string), settle func(*client.Cmd, error)) {
+func (a *app) runRemote(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string, asked func() bool), settle func(*client.Cmd, error)) {
 	stdin, err := a.inputFor(f)
 	if err != nil {
 		settle(nil, err)
@@ -242,7 +246,7 @@ func (a *app) runRemote(ctx context.Context, f runFlags, args []string, s *inter
 		cmd.Version, cmd.OperationID = f.version, cmp.Or(f.op, "op-"+rand.Text())
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, shown.output(a.out), shown.output(a.err)
 		if runCtx.Err() == nil {
-			sending(cmd.OperationID)
+			sending(cmd.OperationID, cmd.Asked)
 		}
 		if err := cmd.Start(); err != nil {
 			return cmd, err

@@ -22,7 +22,7 @@ import (
 // runThroughBroker has the broker of this machine run the command, if one runs here
 // and can. It returns what tells of the end, or nil if nothing was sent, and lend run
 // does it alone.
-func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string)) (tell func() int) {
+func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string, s *interrupts, sending func(op string, asked func() bool)) (tell func() int) {
 	started := time.Now()
 	failed := func(err error) func() int { return func() int { return a.tell(f, nil, err, started) } }
 	files, ok := a.files()
@@ -60,7 +60,7 @@ func (a *app) runThroughBroker(ctx context.Context, f runFlags, args []string, s
 	}
 	s.do(func(int) { stop() })
 	defer s.do(nil)
-	sending(f.op)
+	sending(f.op, func() bool { return true }) // nobody knows
 	e, err := socket.Run(context.WithoutCancel(ctx), at, said, o, files, cancels)
 	switch {
 	case errors.Is(err, socket.ErrNotRunning) && !named && s.came():

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/lendcli/lend/gateway/client/internal/input"
@@ -52,6 +53,7 @@ type Cmd struct {
 	client  *Client
 	started bool
 	follows bool // made by Attach
+	asked   atomic.Bool
 	op      *operation
 	pipes   []pipe // the operation's ends, closed when it has ended
 }
@@ -157,6 +159,10 @@ func (c *Cmd) Exit() *protocol.Exit {
 	}
 	return c.op.end()
 }
+
+// Asked tells whether a request may have reached the gateway by now: until then nothing
+// runs because of it. It may be called from any goroutine, at any time.
+func (c *Cmd) Asked() bool { return c.asked.Load() }
 
 // Limits returns what holds for the operation; the zero value before Start.
 func (c *Cmd) Limits() protocol.Limits {

@@ -122,3 +122,28 @@ func TestInputThatCannotBeReadAndNoEnd(t *testing.T) {
 	require.ErrorContains(t, err, "standard input: disk on fire; ended: OUTCOME_UNKNOWN")
 	require.Equal(t, 255, ExitStatus(err))
 }
+
+// Whoever leaves before the end knows whether anything may run: until the link is there,
+// nothing does.
+func TestAsked(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) { //nolint:thelper // the test itself
+		c := f.dial(t)
+		cmd := list(c)
+		require.False(t, cmd.Asked())
+		read := make(chan bool, 1)
+		f.then(func(v *served) {
+			read <- cmd.Asked()
+			exits(&protocol.Exit{})(v)
+		})
+		require.NoError(t, cmd.Run())
+		require.True(t, <-read, "the gateway has it")
+		require.True(t, cmd.Asked())
+	})
+	f := newFixture(overTCP)
+	f.config.Wait = -1
+	c := f.dial(t)
+	f.close()
+	cmd := list(c)
+	require.ErrorIs(t, cmd.Run(), ErrUnreachable)
+	require.False(t, cmd.Asked(), "nobody was there")
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -38,7 +39,8 @@ type operation struct {
 	ahead  *ahead.Queue
 	token  []byte // owned by begin, then by run
 	limits protocol.Limits
-	maybe  bool // a Start may have arrived; owned by begin
+	maybe  bool         // a Start may have arrived; owned by begin
+	asked  *atomic.Bool // likewise, for others
 	// early: input may go before Accepted, since nobody can have used the ID. The
 	// input is in memory then. spec: START-6
 	early bool
@@ -64,7 +66,7 @@ type operation struct {
 
 func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *operation {
 	o := &operation{
-		client: c.client, ctx: c.ctx, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
+		client: c.client, ctx: c.ctx, asked: &c.asked, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
 		pipes: c.pipes, outbox: outbox.New(s.Stdin), ahead: ahead.New(), filled: make(chan struct{}), broken: make(chan error, 1),
@@ -264,6 +266,7 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 	}
 	before := o.maybe
 	o.maybe = true
+	o.asked.Store(true)
 	accepted, err := o.ask(l, first)
 	if err != nil {
 		o.outbox.Drop(l)
@@ -272,6 +275,7 @@ func (o *operation) request(first protocol.Frame) (*link, *protocol.Accepted, er
 		var refused *RefusedError
 		if errors.As(err, &refused) || errors.Is(err, ErrNotGateway) || errors.Is(err, ErrUnreachable) {
 			o.maybe = before // it was not read
+			o.asked.Store(before)
 		}
 		return nil, nil, err
 	}
