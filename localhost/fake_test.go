@@ -40,6 +40,7 @@ type fakeStore struct {
 	mu         sync.Mutex
 	releases   []install.Release
 	superseded []install.Release
+	damaged    []*install.Damage
 	err        error
 }
 
@@ -57,10 +58,17 @@ func (s *fakeStore) update(now, was install.Release) {
 	s.releases, s.superseded = []install.Release{now}, []install.Release{was}
 }
 
-func (s *fakeStore) Releases() ([]install.Release, error) {
+func (s *fakeStore) Releases() ([]install.Release, []*install.Damage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]install.Release(nil), s.releases...), s.err
+	return slices.Clone(s.releases), slices.Clone(s.damaged), s.err
+}
+
+// damage has what is left of the releases be all that can be read.
+func (s *fakeStore) damage(all ...*install.Damage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damaged = all
 }
 
 func (s *fakeStore) Launch(install.Release) (*install.Launch, error) { return nil, errLaunch }

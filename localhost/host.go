@@ -21,7 +21,8 @@ const closeTimeout = 5 * time.Second
 
 // Store is what the host needs of the installed releases; *install.Store is one.
 type Store interface {
-	Releases() ([]install.Release, error)
+	// Releases returns what is installed, and apart from it what cannot be read.
+	Releases() ([]install.Release, []*install.Damage, error)
 	Launch(r install.Release) (*install.Launch, error)
 	// Superseded tells whether an update has replaced this release.
 	Superseded(key name.ConnectorKey, version name.Version, digest string) bool

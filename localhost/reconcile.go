@@ -61,6 +61,10 @@ type Receipt struct {
 // nothing starts any more, and what runs ends by itself. A Connector without a connection gets
 // the default one. Missing secrets or a missing login do not matter here.
 //
+// A release that cannot be read has no route, whatever it had, and no part in what becomes
+// of the others: its receipt is StateFailed, with an Err that is an *install.Damage and
+// without a connection.
+//
 // What the owner has disabled, or is removing, has no route; nor has anything of a
 // Connector whose intent cannot be read. A route whose connection can start nothing
 // now, such as one with locked secrets, is published and says so in its receipt.
@@ -84,17 +88,17 @@ func (h *Host) Reconcile(ctx context.Context, keys ...name.ConnectorKey) ([]Rece
 	}
 	for _, key := range h.known() {
 		if _, ok := byKey[key]; !ok {
-			byKey[key] = nil
+			byKey[key] = found{}
 		}
 	}
 	var mu sync.Mutex
 	var receipts []Receipt
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxLanes)
-	for key, releases := range byKey {
+	for key, of := range byKey {
 		slots <- struct{}{}
 		wg.Go(func() {
-			done := h.reconcile(ctx, key, releases)
+			done := h.reconcile(ctx, key, of)
 			mu.Lock()
 			receipts = append(receipts, done...)
 			mu.Unlock()
@@ -130,18 +134,6 @@ func (h *Host) reconcileOne(ctx context.Context, key name.ConnectorKey) ([]Recei
 	return h.reconcile(ctx, key, byKey[key]), nil
 }
 
-func (h *Host) installed() (map[name.ConnectorKey][]install.Release, error) {
-	all, err := h.cfg.Store.Releases()
-	if err != nil {
-		return nil, fmt.Errorf("reconcile: read releases: %w", err)
-	}
-	byKey := make(map[name.ConnectorKey][]install.Release)
-	for _, r := range all {
-		byKey[r.Manifest.Key] = append(byKey[r.Manifest.Key], r)
-	}
-	return byKey, nil
-}
-
 func (h *Host) current() []route.Descriptor {
 	_, all := h.routes.Snapshot()
 	return all
@@ -161,24 +153,23 @@ func (h *Host) known() (all []name.ConnectorKey) {
 }
 
 // reconcile does one Connector; its lane is held.
-func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, releases []install.Release) []Receipt {
+func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, of found) []Receipt {
 	receipts := h.settle(ctx, key)
 	want, err := h.cfg.Connections.Intent(key).Read()
 	if err != nil { // not understood, so not permitted
 		return append(append(receipts, h.failed(route.Identity{Connector: key}, err)), h.retireBut(ctx, key, nil, func(route.Identity) bool { return false })...)
 	}
-	releases = slices.DeleteFunc(slices.Clone(releases), func(r install.Release) bool { return want.Removes(r.Manifest.Version) })
-	var accounts []*connection.Connection
-	if len(releases) > 0 {
-		if accounts, err = h.cfg.Connections.Ensure(key); err != nil {
-			return append(receipts, h.failed(route.Identity{Connector: key}, err))
-		}
+	of = of.wantedOf(want)
+	accounts, err := h.accounts(key, of)
+	if err != nil {
+		return append(receipts, h.failed(route.Identity{Connector: key}, err))
 	}
 	h.mu.Lock()
 	h.several[key] = len(accounts) > 1
 	h.mu.Unlock()
-	wanted := make(map[route.Query]bool)
-	for _, r := range releases {
+	wanted := h.spared(of, want, accounts)
+	receipts = append(receipts, h.damaged(of)...)
+	for _, r := range of.releases {
 		for _, c := range accounts {
 			receipt := h.publish(ctx, r, c, want)
 			if receipt.State == StatePublished || receipt.State == StateKept {

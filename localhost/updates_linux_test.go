@@ -98,7 +98,9 @@ func TestStartsWhileVersionsAreUpdated(t *testing.T) {
 	next, err := install.Open(install.Config{Dir: filepath.Join(h.base, "install")})
 	require.NoError(t, err)
 	require.NoError(t, next.Close())
-	require.Len(t, h.store.Versions(key), 1)
-	require.Equal(t, fmt.Sprintf("1.0.%d", updates), h.store.Versions(key)[0].String())
+	left, err := h.store.Versions(key)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	require.Equal(t, fmt.Sprintf("1.0.%d", updates), left[0].String())
 	require.NoError(t, h.store.Remove(ctx, key, name.Version{}))
 }

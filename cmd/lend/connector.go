@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/process"
@@ -51,7 +49,13 @@ func joinClose(err error, closers ...func() error) error {
 
 // storeError adds the next command to what the store refuses.
 func storeError(err error) error {
+	var damage *install.Damage
+	var known *hinted
 	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &damage):
+		return &hinted{err: err, hint: damageHint(damage)}
 	case errors.Is(err, install.ErrNoRegistry):
 		return &hinted{err: err, hint: "npm's own setting is shown by: npm config get registry"}
 	case errors.Is(err, install.ErrNoRuntime):
@@ -94,29 +98,6 @@ func releaseShown(r install.Release) shownRelease {
 		s.Secrets = append(s.Secrets, secret.Name)
 	}
 	return s
-}
-
-// reconcileRunning tells a running gateway; without one there is nothing to do.
-func (a *app) reconcileRunning(ctx context.Context) error {
-	_, err := a.reconciled(ctx)
-	return err
-}
-
-// reconciled has a running gateway reconcile, shows what it found wrong, and returns
-// what it said; nothing without one.
-func (a *app) reconciled(ctx context.Context) (admin.Reconciled, error) {
-	p, err := a.paths()
-	if err != nil {
-		return admin.Reconciled{}, err
-	}
-	r, err := admin.NewClient(p.socket).Reconcile(ctx)
-	if errors.Is(err, admin.ErrNotRunning) {
-		return admin.Reconciled{}, nil
-	}
-	for _, problem := range r.Problems {
-		a.note("lend: the running gateway says: %s", problem)
-	}
-	return r, err
 }
 
 // release finds the installed release that a command line means.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -150,7 +151,7 @@ A running gateway takes the change up at once.`,
 				if err != nil {
 					return sourceError(path, err)
 				}
-				if err := a.reconcileRunning(cmd.Context()); err != nil {
+				if err := a.added(cmd.Context(), r); err != nil {
 					return err
 				}
 				shown, about := releaseShown(r), aboutShown(s, r)
@@ -169,6 +170,15 @@ A running gateway takes the change up at once.`,
 	c.Flags().StringVar(&archive, "archive", "", "the archive that the manifest names, instead of fetching it")
 	c.Flags().StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
+}
+
+// added has a running gateway take a release up that is installed.
+func (a *app) added(ctx context.Context, r install.Release) error {
+	key, version := r.Manifest.Key, r.Manifest.Version
+	if err := a.stillRemoved(key, version); err != nil {
+		return err
+	}
+	return a.takenUp(ctx, change{key: key, version: version, done: key.String() + " " + version.String() + " is installed"})
 }
 
 // sourceError says what to give instead of a path that is no Connector.

@@ -168,11 +168,9 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStore("", func(s *install.Store) error {
-				releases, err := s.Releases()
-				if len(args) == 1 {
-					var r install.Release
-					r, err = a.release(s, args[0], version)
-					releases = []install.Release{r}
+				releases, damaged, err := s.Releases()
+				if err == nil && len(args) == 1 {
+					releases, damaged, err = a.verifiable(s, damaged, args[0], version)
 				}
 				if err != nil {
 					return err
@@ -195,8 +193,12 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 					}
 					all.Connectors = append(all.Connectors, row)
 				}
+				for _, d := range damaged {
+					failed = true
+					all.Connectors = append(all.Connectors, result{Key: name.Show(d.Owner), Version: name.Show(d.Version), Error: d.Error()})
+				}
 				err = a.show(all, func() error {
-					if len(releases) == 0 {
+					if len(all.Connectors) == 0 {
 						a.note("lend: nothing is installed; next: lend connector new exec:PATH, or npm:NAME@VERSION")
 					}
 					for _, r := range all.Connectors {
@@ -204,7 +206,7 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 						if !r.OK {
 							state = r.Error
 						}
-						if err := a.say("%s %s: %s", r.Key, r.Version, state); err != nil {
+						if err := a.say("%s: %s", strings.TrimSpace(r.Key+" "+r.Version), state); err != nil {
 							return err
 						}
 					}
@@ -220,4 +222,25 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&version, "version", "", "which version (default: the only one)")
 	return c
+}
+
+// verifiable is the release that a command line means, and what is damaged of it, or of
+// the Connector where it names no version.
+func (a *app) verifiable(s *install.Store, damaged []*install.Damage, key, version string) (all []install.Release, bad []*install.Damage, err error) {
+	r, err := a.release(s, key, version)
+	var damage *install.Damage
+	switch {
+	case err == nil:
+		all = []install.Release{r}
+	case !errors.As(err, &damage):
+		return nil, nil, err
+	case version != "":
+		return nil, []*install.Damage{damage}, nil
+	}
+	for _, d := range damaged {
+		if version == "" && d.Owner == key {
+			bad = append(bad, d)
+		}
+	}
+	return all, bad, nil
 }

@@ -57,8 +57,12 @@ func (a *app) setDisabled(ctx context.Context, key, id string, disabled bool) er
 		return &usageError{err: err}
 	}
 	return a.withStore("", func(s *install.Store) error {
-		if len(s.Versions(k)) == 0 {
-			return fmt.Errorf("connector %s: %w", k, install.ErrNotInstalled)
+		versions, err := s.Versions(k)
+		if err == nil && len(versions) == 0 {
+			err = fmt.Errorf("connector %s: %w", k, install.ErrNotInstalled)
+		}
+		if err != nil {
+			return err
 		}
 		root, err := a.connectionsHere()
 		if err != nil {
@@ -72,12 +76,20 @@ func (a *app) setDisabled(ctx context.Context, key, id string, disabled bool) er
 		if err != nil {
 			return err
 		}
-		// What could not be ended is said as the failure of this command.
-		if err := a.retireRunning(ctx, k); err != nil {
+		// What the gateway did not do is said as the failure of this command.
+		if err := a.setRunning(ctx, k, id, disabled); err != nil {
 			return err
 		}
 		return a.showEnabled(root, k, id, disabled)
 	})
+}
+
+func (a *app) setRunning(ctx context.Context, key name.ConnectorKey, id string, disabled bool) error {
+	what := strings.TrimSpace(key.String() + " " + id)
+	if disabled {
+		return a.retired(ctx, change{key: key, connection: id, done: what + " is disabled on the disk, so nothing more of it starts"})
+	}
+	return a.takenUp(ctx, change{key: key, connection: id, done: what + " is enabled on the disk"})
 }
 
 func setConnectionDisabled(root *connection.Root, key name.ConnectorKey, id string, disabled bool) error {
@@ -178,21 +190,6 @@ func (a *app) connectionsHere() (*connection.Root, error) {
 	return a.connections(p)
 }
 
-// retireRunning has a running gateway retire what is no longer wanted of a Connector.
-// It fails while something of it still runs; without a gateway nothing does.
-func (a *app) retireRunning(ctx context.Context, key name.ConnectorKey) error {
-	r, err := a.reconciled(ctx)
-	if err != nil {
-		return err
-	}
-	for _, left := range r.Left {
-		if left.Connector == key.String() {
-			return hintf("the same command again", "something of %s %s (%s) still runs", left.Connector, left.Version, left.Connection)
-		}
-	}
-	return nil
-}
-
 // stateOf says in a word whether a Connector is lent.
 func stateOf(root *connection.Root, key name.ConnectorKey, version name.Version) string {
 	i, err := root.Intent(key).Read()
@@ -261,7 +258,9 @@ it is lent, and the next remove, add or serve ends it.`,
 				case err != nil:
 					return err
 				}
-				if err := a.reconcileRunning(cmd.Context()); err != nil { // its policy is judged anew
+				// Its policy is judged anew.
+				gone := change{key: q.Connector, version: q.Version, done: strings.TrimSpace(args[0]+" "+version) + " is removed"}
+				if err := a.retired(cmd.Context(), gone); err != nil {
 					return err
 				}
 				r := struct {
@@ -294,13 +293,29 @@ func (a *app) withUninstall(f func(uninstall.Config) error) error {
 }
 
 // finishRemovals ends the removals that were interrupted, before something is added
-// that they would meet.
+// that they would meet. One that cannot be ended holds nothing else up; see stillRemoved.
 func (a *app) finishRemovals(ctx context.Context) error {
 	return a.withUninstall(func(c uninstall.Config) error {
 		resumed, err := uninstall.Resume(ctx, c)
 		for _, key := range resumed {
 			a.note("lend: the removal of %s, which was interrupted, has ended", key)
 		}
-		return err
+		if err != nil {
+			a.note("lend: a removal that was interrupted could not be ended: %s; next: lend connector list", name.Show(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		}
+		return nil
 	})
+}
+
+// stillRemoved fails if a removal of what was added stands: nothing of it is lent.
+func (a *app) stillRemoved(key name.ConnectorKey, version name.Version) error {
+	root, err := a.connectionsHere()
+	if err != nil {
+		return err
+	}
+	if i, err := root.Intent(key).Read(); err != nil || !i.Removes(version) {
+		return err
+	}
+	return hintf("lend connector remove "+key.String()+", then the same command again",
+		"%s %s is installed, but a removal of it was interrupted and could not be ended: nothing of it is lent", key, version)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rs/zerolog"
@@ -10,18 +11,20 @@ import (
 	"github.com/lendcli/lend/localhost/install"
 )
 
-type collect func(s *install.Store, ctx context.Context, remove bool, p install.Progress) ([]install.Garbage, error)
+type collect func(s *install.Store, ctx context.Context, remove bool, p install.Progress) ([]install.Garbage, []*install.Damage, error)
 
 func (a *app) runtimeGCCommand() *cobra.Command {
 	return a.gcCommand("remove the interpreters that no Connector runs on", `Remove the interpreters that no installed Connector runs on. One that a running
 gateway holds stays, and so do npm and the newest node while a Connector came
-from npm: they repair it.`, "runtime", (*install.Store).CollectRuntimes)
+from npm: they repair it. While a Connector is damaged so that nobody can tell what
+it runs on, all stay.`, "runtime", (*install.Store).CollectRuntimes)
 }
 
 func (a *app) connectorGCCommand() *cobra.Command {
 	return a.gcCommand("remove files that no Connector needs", `Remove what is left of installs that did not end, the files of Connectors that
 were replaced or removed and that no gateway runs any more, and the cache of
-npm, unless npm runs. Every other command removes the first two as well.`, "connector", (*install.Store).Collect)
+npm, unless npm runs. Every other command removes the first two as well. Of a
+Connector that is damaged all stays: it is named, and the others are tidied.`, "connector", (*install.Store).Collect)
 }
 
 func (a *app) gcCommand(short, long, noun string, f collect) *cobra.Command {
@@ -39,18 +42,19 @@ func (a *app) gcCommand(short, long, noun string, f collect) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := f(s, cmd.Context(), !dryRun, a.progress())
-			if err = joinClose(storeError(err), s.Close); err != nil {
+			found, kept, err := f(s, cmd.Context(), !dryRun, a.progress())
+			err = joinClose(storeError(err), s.Close)
+			if err != nil && len(found) == 0 {
 				return err
 			}
-			return a.showGarbage(found, dryRun)
+			return errors.Join(a.showGarbage(found, kept, dryRun), err)
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be removed")
 	return c
 }
 
-func (a *app) showGarbage(found []install.Garbage, dryRun bool) error {
+func (a *app) showGarbage(found []install.Garbage, kept []*install.Damage, dryRun bool) error {
 	type row struct {
 		Kind  string `json:"kind"`
 		Name  string `json:"name"`
@@ -61,7 +65,12 @@ func (a *app) showGarbage(found []install.Garbage, dryRun bool) error {
 		DryRun        bool  `json:"dryRun"`
 		Bytes         int64 `json:"bytes"`
 		Removed       []row `json:"removed"`
-	}{SchemaVersion: jsonSchema, DryRun: dryRun, Removed: []row{}}
+		// Kept is damaged: what it might need was not touched.
+		Kept []string `json:"kept"`
+	}{SchemaVersion: jsonSchema, DryRun: dryRun, Removed: []row{}, Kept: []string{}}
+	for _, d := range kept {
+		list.Kept = append(list.Kept, d.Error())
+	}
 	rows := [][]string{{"KIND", "NAME", "BYTES"}}
 	for _, g := range found {
 		list.Removed = append(list.Removed, row{g.Kind, g.Name, g.Bytes})
@@ -69,7 +78,10 @@ func (a *app) showGarbage(found []install.Garbage, dryRun bool) error {
 		rows = append(rows, []string{g.Kind, g.Name, fmt.Sprint(g.Bytes)})
 	}
 	return a.show(list, func() error {
+		a.noteKept(kept)
 		switch {
+		case len(found) == 0 && len(kept) > 0:
+			return nil
 		case len(found) == 0:
 			a.note("lend: there is nothing that nothing needs")
 			return nil

@@ -200,7 +200,7 @@ func (a *app) installedVersion(key name.ConnectorKey) (found name.Version) {
 	if err != nil {
 		return found
 	}
-	releases, err := store.Releases()
+	releases, _, err := store.Releases()
 	if joinClose(err, store.Close) != nil {
 		return found
 	}

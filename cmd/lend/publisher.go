@@ -95,7 +95,10 @@ func (a *app) showTrust() error {
 		shown.Publishers = append(shown.Publishers, shownPublisher{p.ID(), p.Key, append([]string{}, p.Connectors...)})
 	}
 	err = a.withStore("", func(s *install.Store) error {
-		releases, err := s.Releases()
+		releases, damaged, err := s.Releases()
+		for _, d := range damaged {
+			shown.Refused = append(shown.Refused, d.Error())
+		}
 		for _, r := range releases {
 			if _, err := s.Signers(r); err != nil {
 				shown.Refused = append(shown.Refused, err.Error())

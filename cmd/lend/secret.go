@@ -346,7 +346,7 @@ func (a *app) login(cmd *cobra.Command, q route.Query) (err error) {
 		return err
 	}
 	defer func() { err = joinClose(err, side.close) }()
-	if _, err := side.host.Reconcile(cmd.Context(), q.Connector); err != nil {
+	if err := side.host.ReconcileRelease(cmd.Context(), q.Connector, q.Version); err != nil {
 		return err
 	}
 	spec, err := side.host.LoginSpec(q)

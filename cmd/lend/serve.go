@@ -22,7 +22,6 @@ import (
 	"github.com/lendcli/lend/gateway/pairing"
 	"github.com/lendcli/lend/gateway/policyfile"
 	"github.com/lendcli/lend/gateway/revocations"
-	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/localhost/uninstall"
@@ -374,39 +373,6 @@ func retiredShown(id route.Identity) admin.Route {
 	r := routeShown(id)
 	r.Ready = false
 	return r
-}
-
-// Reconcile implements admin.Backend.
-func (s *serving) Reconcile(ctx context.Context) (admin.Reconciled, error) {
-	receipts, err := s.side.host.Reconcile(ctx)
-	s.policy.Check() // its tests and its lint are about the Connectors
-	out := admin.Reconciled{SchemaVersion: admin.SchemaVersion, Published: []admin.Route{}, Retired: []admin.Route{}}
-	for _, r := range receipts {
-		switch r.State {
-		case localhost.StatePublished:
-			p := routeShown(r.Identity)
-			if r.Blocked != nil {
-				p.Ready, p.Reason = false, notReady(r.Blocked)
-			}
-			out.Published = append(out.Published, p)
-		case localhost.StateRetired:
-			out.Retired = append(out.Retired, retiredShown(r.Identity))
-			if r.Err != nil {
-				out.Left = append(out.Left, retiredShown(r.Identity))
-			}
-		case localhost.StateDraining:
-			out.Draining = append(out.Draining, retiredShown(r.Identity))
-		case localhost.StateFailed:
-			f := retiredShown(r.Identity)
-			f.Reason = strings.ReplaceAll(r.Err.Error(), "\n", "; ")
-			out.Failed = append(out.Failed, f)
-		case localhost.StateKept, localhost.StateDisabled:
-		}
-	}
-	if err != nil {
-		out.Problems = strings.Split(err.Error(), "\n")
-	}
-	return out, nil
 }
 
 func addresses(f serveFlags) (listen, announce []multiaddr.Multiaddr, err error) {

@@ -150,7 +150,7 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		return lost
 	}
 	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
-		return s.side.explained(ctx, err, grant.Connector, grant.Version)
+		return s.side.explained(err, grant.Connector, grant.Version)
 	}
 	return err
 }

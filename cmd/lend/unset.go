@@ -13,7 +13,7 @@ import (
 // secretsLocked says why secrets that are set cannot be had: nil if they can, or if
 // there are none. It opens none. lockedSecretsText tells that from other errors.
 func secretsLocked(store *install.Store, root *connection.Root) error {
-	releases, err := store.Releases()
+	releases, _, err := store.Releases() // of what is damaged nothing starts
 	if err != nil {
 		return err
 	}

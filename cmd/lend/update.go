@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -92,8 +90,12 @@ func (a *app) update(ctx context.Context, s *install.Store, u install.Replacemen
 		return a.publish(ctx, r)
 	}
 	now, from, err := s.Update(ctx, u, a.progress())
-	if asked {
-		err = errors.Join(err, a.reconcileRunning(context.WithoutCancel(ctx)))
+	switch again := context.WithoutCancel(ctx); {
+	case !asked:
+	case err != nil: // the candidate is gone again
+		err = errors.Join(err, a.reconcileRunning(again))
+	default:
+		err = a.switched(again, now, from)
 	}
 	return now, from, err
 }
@@ -101,23 +103,35 @@ func (a *app) update(ctx context.Context, s *install.Store, u install.Replacemen
 // publish has a running gateway publish the routes of r, and says what keeps it from
 // that. Without one there is nothing to do.
 func (a *app) publish(ctx context.Context, r install.Release) error {
-	p, err := a.paths()
+	key, version := r.Manifest.Key, r.Manifest.Version
+	if err := a.stillRemoved(key, version); err != nil {
+		return err
+	}
+	return a.takenUp(ctx, change{key: key, version: version, done: key.String() + " " + version.String() + " was verified"})
+}
+
+// switched has a running gateway take up that from has given way.
+func (a *app) switched(ctx context.Context, now install.Release, from name.Version) error {
+	key, version := now.Manifest.Key, now.Manifest.Version
+	done := fmt.Sprintf("%s %s is installed, in the place of %s", key, version, from)
+	if from.IsZero() {
+		done = fmt.Sprintf("%s %s is installed", key, version)
+	}
+	o, err := a.reconciled(ctx, change{key: key, done: done})
 	if err != nil {
 		return err
 	}
-	done, err := admin.NewClient(p.socket).Reconcile(ctx)
-	if errors.Is(err, admin.ErrNotRunning) {
-		return nil
+	for _, f := range o.Failed {
+		if f.Version == "" || f.Version == version.String() {
+			return hintf("lend connector verify "+key.String(), "%s, but the running gateway has no route of it: %s", done, routeProblem(f))
+		}
 	}
-	if err != nil {
-		return err
+	for _, r := range o.Current {
+		if !from.IsZero() && r.Version == from.String() {
+			return hintf("lend status, then the same command again", "%s, but the running gateway still has a route of %s", done, from)
+		}
 	}
-	at := slices.IndexFunc(done.Failed, func(f admin.Route) bool {
-		return f.Connector == r.Manifest.Key.String() && (f.Version == "" || f.Version == r.Manifest.Version.String())
-	})
-	if at >= 0 {
-		return fmt.Errorf("the running gateway has no route of it: %s", done.Failed[at].Reason)
-	}
+	a.noteOutcome(o)
 	return nil
 }
 

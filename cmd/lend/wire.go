@@ -63,6 +63,7 @@ func openInstalled(c install.Config) (*install.Store, error) {
 // that need no running gateway.
 type installed struct {
 	releases []install.Release
+	damaged  []*install.Damage
 	root     *connection.Root
 }
 
@@ -78,7 +79,7 @@ func (a *app) installedContracts() (policy.Contracts, error) {
 	if err != nil {
 		return nil, err
 	}
-	releases, err := s.Releases()
+	releases, damaged, err := s.Releases()
 	if err = joinClose(err, s.Close); err != nil {
 		return nil, fmt.Errorf("list the installed connectors: %w", err)
 	}
@@ -86,13 +87,16 @@ func (a *app) installedContracts() (policy.Contracts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return installed{releases, root}, nil
+	return installed{releases, damaged, root}, nil
 }
 
 // Contract answers as the running host would once it has reconciled.
 func (i installed) Contract(key name.ConnectorKey, version name.Version, id name.ConnectionID) (argv.Contract, string, error) {
 	at := slices.IndexFunc(i.releases, func(r install.Release) bool { return r.Manifest.Key == key && r.Manifest.Version == version })
 	if at < 0 {
+		if d := damagedOf(i.damaged, key, version); d != nil {
+			return argv.Contract{}, "", d
+		}
 		return argv.Contract{}, "", fmt.Errorf("%s %s: %w", key, version, install.ErrNotInstalled)
 	}
 	connections, err := i.root.List(key)
@@ -138,7 +142,7 @@ func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, erro
 	if err != nil {
 		return name.Version{}, err
 	}
-	releases, err := store.Releases()
+	releases, damaged, err := store.Releases()
 	if err = joinClose(err, store.Close); err != nil {
 		return name.Version{}, err
 	}
@@ -150,6 +154,9 @@ func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, erro
 	}
 	switch len(found) {
 	case 0:
+		if d := damagedOf(damaged, key, name.Version{}); d != nil {
+			return name.Version{}, damageError(d)
+		}
 		return name.Version{}, hintf("lend connector add DIRECTORY", "connector %s is not installed", key)
 	case 1:
 		return found[0], nil

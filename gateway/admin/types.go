@@ -161,4 +161,20 @@ type Reconciled struct {
 	Draining      []Route  `json:"draining,omitempty"` // replaced by another version; what runs of them ends by itself
 	Failed        []Route  `json:"failed,omitempty"`   // with the reason; Version is empty where it is all of a Connector
 	Problems      []string `json:"problems,omitempty"`
+	// Connectors has an outcome for each Connector that was looked at, by key. It is null
+	// from a gateway of an earlier version, whose problems are of nobody knows whom.
+	Connectors []Outcome `json:"connectors"`
+}
+
+// Outcome is what a reconciliation made of one Connector. All is as it is installed and
+// wanted if nothing was left and nothing failed.
+type Outcome struct {
+	Connector string  `json:"connector"`
+	Current   []Route `json:"current,omitempty"` // its routes from now on
+	// Left are routes that are gone and of which something still runs, with the reason;
+	// the next reconciliation tries again.
+	Left []Route `json:"left,omitempty"`
+	// Failed have no route, with the reason; Version, or Connection, is empty where it is
+	// all of them.
+	Failed []Route `json:"failed,omitempty"`
 }

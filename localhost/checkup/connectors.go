@@ -77,7 +77,7 @@ func (p Places) routes(ctx context.Context) (rows []Row) {
 
 // release looks at one release and at each connection that would have its route.
 func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Result) []Row {
-	subject := r.Connector.String() + " " + r.Version.String()
+	subject := strings.TrimSpace(r.Connector.String() + " " + r.Version.String())
 	if r.State == inspect.Present {
 		r = i.Deep(ctx, r.Connector, r.Version)
 	}

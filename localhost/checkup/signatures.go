@@ -29,7 +29,10 @@ func (p Places) signatures(context.Context) (rows []Row) {
 			rows = append(rows, failed(err, ""))
 		}
 	}()
-	releases, _ := s.Releases() // the others are told of by the check of routes
+	releases, _, err := s.Releases() // what is damaged is told of by the check of routes
+	if err != nil {
+		return []Row{failed(err, "lend connector list")}
+	}
 	trusted := 0
 	for _, r := range releases {
 		row, good := signed(s, r)

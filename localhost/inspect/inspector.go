@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 
@@ -71,25 +70,33 @@ func Open(dir string, publishers *signature.File) (*Inspector, error) {
 func (i *Inspector) Close() error { return i.close() }
 
 // All returns what One says of each release that is not absent, sorted by key and
-// version. Directories that are none of a Connector are left out.
+// version, and one without a version for a Connector of which nothing can be listed.
+// Directories that are none of a Connector are left out.
 func (i *Inspector) All(ctx context.Context) []Result {
 	if i.depot == nil {
 		return nil
 	}
 	var all []Result
-	for _, k := range i.depot.List(depot.Connectors) {
-		key, err := name.ParseConnectorKey(k)
+	slots, damaged, err := i.depot.Slots(depot.Connectors)
+	if err != nil {
+		return nil
+	}
+	for _, d := range damaged {
+		if key, version := d.Of(); !key.IsZero() {
+			all = append(all, Result{Connector: key, Version: version}.failed(d))
+		}
+	}
+	for _, sl := range slots {
+		key, err := name.ParseConnectorKey(sl.Owner())
 		if err != nil {
 			continue
 		}
-		for _, v := range i.depot.List(path.Join(depot.Connectors, k)) {
-			version, err := name.ParseVersion(v)
-			if err != nil {
-				continue
-			}
-			if r := i.One(ctx, key, version); r.State != Absent {
-				all = append(all, r)
-			}
+		version, err := name.ParseVersion(sl.Version())
+		if err != nil {
+			continue
+		}
+		if r := i.One(ctx, key, version); r.State != Absent {
+			all = append(all, r)
 		}
 	}
 	slices.SortFunc(all, func(a, b Result) int {

@@ -8,13 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
+	"syscall"
 
 	"github.com/lendcli/lend/localhost/artifact"
-	header "github.com/lendcli/lend/localhost/binary"
-	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/failpoint"
+	"github.com/lendcli/lend/localhost/install/admit"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/interpreter"
 	"github.com/lendcli/lend/localhost/install/npm"
@@ -121,8 +119,8 @@ func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, err
 	same := err == nil && old.ReleaseDigest == in.rec.ReleaseDigest
 	switch {
 	case errors.Is(err, ErrNotInstalled):
-	case err != nil && !in.src.Replace:
-		return placed{}, err
+	case err != nil && !in.src.Replace && !broken(err):
+		return placed{}, sl.Damaged(err)
 	case there && !same && !in.src.Replace:
 		return placed{}, fmt.Errorf("%s %s: %w: raise the version, or replace it", in.rec.Name, in.rec.Version, ErrConflict)
 	case same && (in.rec.Signature == "" || in.rec.Signature == old.Signature) && s.fullCheck(sl, old) == nil:
@@ -157,6 +155,13 @@ func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, err
 	return placed{r, undo}, nil
 }
 
+// broken tells whether what was installed is lost, so that a source may take its place:
+// the system has read its receipt, and it is none.
+func broken(err error) bool {
+	var errno syscall.Errno
+	return !errors.Is(err, depot.ErrFormat) && !errors.As(err, &errno)
+}
+
 // again keeps what is there already, in the same content; if it was superseded, it no
 // longer is.
 func (s *Store) again(sl depot.Slot, old depot.Receipt) (placed, error) {
@@ -185,7 +190,7 @@ func importArtifact(ctx context.Context, g *depot.Staging, src string, p Progres
 		if here.CLI.Kind != manifest.KindNative || here.CLI.Archive != nil {
 			return nil, nil
 		}
-		return []string{here.CLI.Entrypoint}, checkNative(tree, here.CLI.Entrypoint)
+		return []string{here.CLI.Entrypoint}, admit.Native(tree, here.CLI.Entrypoint)
 	})
 	return here, snap, sig, err
 }
@@ -237,29 +242,6 @@ func readManifest(tree fs.FS) (manifest.Manifest, error) {
 	return manifest.Parse(b)
 }
 
-// checkNative refuses a script in the place of an executable: the system would look
-// up an interpreter that nobody verified.
-func checkNative(tree fs.FS, p string) error {
-	f, err := tree.Open(p)
-	if err != nil {
-		return &artifact.RefusedError{Path: p, Reason: "the manifest's entrypoint is not there"}
-	}
-	defer func() { _ = f.Close() }()
-	head := make([]byte, header.HeadSize)
-	n, err := io.ReadFull(f, head)
-	if n < 2 || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return &artifact.RefusedError{Path: p, Reason: "it is no executable"}
-	}
-	if string(head[:2]) == "#!" {
-		return &artifact.RefusedError{Path: p, Reason: "it is a script: say kind \"script\" and a runtime, so that its interpreter is verified"}
-	}
-	h, ok := header.Read(head[:n])
-	if ok && !h.RunsOn(runtime.GOOS, runtime.GOARCH) && (runtime.GOARCH != "amd64" || !h.RunsOn(runtime.GOOS, "386")) {
-		return &artifact.RefusedError{Path: p, Reason: fmt.Sprintf("it is an executable of another system (%s %s), and this is %s", h.Format, strings.Join(h.Archs, ", "), interpreter.Target())}
-	}
-	return nil
-}
-
 // describe checks the manifest against the tree and begins the receipt.
 func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, error) {
 	rec := depot.Receipt{Name: m.Key.String(), Version: m.Version.String(), ArtifactDigest: snap.Digest()}
@@ -270,7 +252,7 @@ func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, erro
 	if rec.ContractHash, err = manifest.ManagedCLIContractHash(m.CLI.Contract); err != nil {
 		return rec, err
 	}
-	if err := checkVariables(m); err != nil {
+	if err := admit.Variables(m); err != nil {
 		return rec, err
 	}
 	if m.CLI.Entrypoint == "" || m.CLI.Archive != nil {
@@ -284,27 +266,6 @@ func describe(m manifest.Manifest, snap *artifact.Snapshot) (depot.Receipt, erro
 		return rec, &artifact.RefusedError{Path: m.CLI.Entrypoint, Reason: "its SHA-256 is " + sum + ", the manifest says another"}
 	}
 	return rec, nil
-}
-
-// checkVariables refuses early what every start would refuse: a variable that a
-// connection takes from nobody.
-func checkVariables(m manifest.Manifest) error {
-	for i, v := range m.CLI.Contract.Environment {
-		if connection.Reserved(v) {
-			return &manifest.InvalidError{Path: fmt.Sprintf("cli.environment[%d]", i), Msg: v + " is reserved"}
-		}
-	}
-	for i, v := range m.Secrets {
-		if connection.Reserved(v.Env) {
-			return &manifest.InvalidError{Path: fmt.Sprintf("secrets[%d].env", i), Msg: v.Env + " is reserved"}
-		}
-	}
-	for i, v := range m.Settings {
-		if connection.Reserved(v.Env) {
-			return &manifest.InvalidError{Path: fmt.Sprintf("settings[%d].env", i), Msg: v.Env + " is reserved"}
-		}
-	}
-	return nil
 }
 
 // equip brings what the release needs beyond its artifact: the interpreter's
@@ -456,14 +417,17 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 		return fmt.Errorf("remove connector %s: %w", key, err)
 	}
 	defer func() { _ = l.Close() }()
-	versions := []string{version.String()}
-	if version.IsZero() {
-		versions = s.depot.List(depot.Connectors + "/" + key.String())
-	}
+	slots := []depot.Slot{s.depot.Slot(depot.Connectors, key.String(), version.String())}
 	var errs error
-	found := false
-	for _, v := range versions {
-		sl := s.depot.Slot(depot.Connectors, key.String(), v)
+	if version.IsZero() {
+		var damaged []*Damage
+		slots, damaged = s.depot.SlotsOf(depot.Connectors, key.String())
+		for _, d := range damaged {
+			errs = errors.Join(errs, d)
+		}
+	}
+	found := errs != nil
+	for _, sl := range slots {
 		if _, err := sl.Read(); errors.Is(err, ErrNotInstalled) {
 			continue
 		}
@@ -471,7 +435,7 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 		errs = errors.Join(errs, sl.Retire())
 	}
 	s.depot.DropIfEmpty(depot.Connectors + "/" + key.String())
-	if len(s.Versions(key)) == 0 {
+	if left, err := s.Versions(key); err == nil && len(left) == 0 {
 		errs = errors.Join(errs, s.dropArchives(key))
 	}
 	if !found {

@@ -61,8 +61,7 @@ func TestAddSeveral(t *testing.T) {
 	for _, v := range []string{"1.0.0", "0.9.0", "1.0.1"} {
 		add(t, s, printer(v).dir(t))
 	}
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	var versions []string
 	for _, r := range all {
 		versions = append(versions, r.Manifest.Version.String())
@@ -76,8 +75,7 @@ func TestAddSeveral(t *testing.T) {
 	_, err = s.Release(name.ConnectorKey{}, name.Version{})
 	require.ErrorIs(t, err, ErrNotInstalled)
 	again := openStore(t, Config{Dir: s.cfg.Dir})
-	fromDisk, err := again.Releases()
-	require.NoError(t, err)
+	fromDisk := releases(t, again)
 	require.Equal(t, all, fromDisk)
 }
 
@@ -136,8 +134,7 @@ func TestAddRefuses(t *testing.T) {
 			s := openStore(t, Config{})
 			_, err := s.Add(t.Context(), Source{Path: c.src.dir(t)}, nil)
 			require.ErrorContains(t, err, c.want)
-			all, err := s.Releases()
-			require.NoError(t, err)
+			all := releases(t, s)
 			require.Empty(t, all)
 			require.Empty(t, staged(t, s))
 		})
@@ -306,8 +303,7 @@ func TestRemove(t *testing.T) {
 	_, err = s.Launch(r)
 	require.ErrorIs(t, err, ErrNotInstalled)
 	require.NoError(t, l.Verify(), "a running one keeps its files")
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	require.Len(t, all, 1)
 	require.NoError(t, s.Remove(t.Context(), key(t, "printer"), name.Version{}))
 	require.NoError(t, l.Close())
@@ -341,8 +337,7 @@ func TestAddIsConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	s := openStore(t, Config{Dir: dir})
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	require.Len(t, all, 2)
 	require.Empty(t, staged(t, s))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/download"
+	"github.com/lendcli/lend/localhost/install/admit"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
@@ -37,7 +38,7 @@ func (s *Store) unpackArchive(ctx context.Context, in *arrival, p Progress) erro
 	err = artifact.Import(ctx, at, in.Path(packageTree), artifact.Options{
 		Limits: artifact.ConnectorLimits(), Strip: cli.Archive.Strip, Progress: func(done int64) { stage(done, 0) },
 		Inspect: func(tree fs.FS) ([]string, error) {
-			return []string{cli.Entrypoint}, checkNative(tree, cli.Entrypoint)
+			return []string{cli.Entrypoint}, admit.Native(tree, cli.Entrypoint)
 		},
 	})
 	if err != nil {
@@ -97,7 +98,11 @@ func (s *Store) keepArchive(ctx context.Context, r Release) {
 // a release that cannot be read keeps all. The lock of the Connector is held.
 func (s *Store) tidyArchives(ctx context.Context, key name.ConnectorKey, remove bool) ([]download.Unused, error) {
 	var used []download.Pin
-	for _, v := range s.Versions(key) {
+	versions, err := s.Versions(key)
+	if err != nil {
+		return nil, nil // nor of how many
+	}
+	for _, v := range versions {
 		r, err := s.Release(key, v)
 		if err != nil && !errors.Is(err, ErrNotInstalled) { // superseded ones are not
 			return nil, nil // nobody knows what it is made of

@@ -97,8 +97,7 @@ func TestCrashUpdate(t *testing.T) {
 			default:
 				require.Equal(t, []string{"1.1.0"}, versions(t, next))
 			}
-			all, err := next.Releases()
-			require.NoError(t, err)
+			all := releases(t, next)
 			for _, r := range all {
 				starts(t, next, r)
 				require.NoError(t, next.Verify(t.Context(), r.Manifest.Key, r.Manifest.Version))
@@ -139,12 +138,10 @@ func (c crash) done(t *testing.T, s *Store, version string) {
 func (c crash) settled(t *testing.T, s *Store, version string) {
 	t.Helper()
 	require.Equal(t, []string{version}, versions(t, s))
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	starts(t, s, all[0])
 	require.Empty(t, staged(t, s))
-	found, err := s.Collect(t.Context(), false, nil)
-	require.NoError(t, err)
+	found := collect(t, s, false)
 	require.Empty(t, found)
 }
 
@@ -161,8 +158,7 @@ func TestCrashAdd(t *testing.T) {
 			c := newCrash(t)
 			c.kill(t, "add", point)
 			s := openStore(t, Config{Dir: c.store, Fetch: webOf(t, "1.1.0").fetch})
-			all, err := s.Releases()
-			require.NoError(t, err)
+			all := releases(t, s)
 			for _, r := range all {
 				starts(t, s, r)
 			}
@@ -181,8 +177,7 @@ func TestCrashUpdateBack(t *testing.T) {
 			c := newCrash(t)
 			c.kill(t, "back", point)
 			s := openStore(t, Config{Dir: c.store, Fetch: webOf(t, "1.0.0", "1.1.0").fetch})
-			all, err := s.Releases()
-			require.NoError(t, err)
+			all := releases(t, s)
 			require.NotEmpty(t, all)
 			for _, r := range all {
 				starts(t, s, r)

@@ -281,6 +281,15 @@ func npmStore(t *testing.T) (*Store, *fakeNPM) {
 	return s, f
 }
 
+// releases lists what is installed; nothing of it is damaged.
+func releases(t *testing.T, s *Store) []Release {
+	t.Helper()
+	all, damaged, err := s.Releases()
+	require.NoError(t, err)
+	require.Empty(t, damaged)
+	return all
+}
+
 func add(t *testing.T, s *Store, path string) Release {
 	t.Helper()
 	r, err := s.Add(t.Context(), Source{Path: path}, nil)

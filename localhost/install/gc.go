@@ -22,48 +22,61 @@ type Garbage struct {
 // CollectRuntimes removes the interpreters that no release runs on, and returns them
 // with the first error, which ends it; remove false only finds them. One that a
 // process holds stays, and so do npm and the newest node while a release came from
-// npm: they repair it. A release that cannot be read keeps all.
-func (s *Store) CollectRuntimes(ctx context.Context, remove bool, p Progress) ([]Garbage, error) {
-	var out []Garbage
-	for _, n := range s.depot.List(depot.Runtimes) {
-		l, err := s.depot.Lock(ctx, depot.Runtimes, n)
+// npm: they repair it. A release of which nobody can tell what it runs on keeps all: it
+// is returned apart, as is an interpreter that cannot be read.
+func (s *Store) CollectRuntimes(ctx context.Context, remove bool, p Progress) (out []Garbage, kept []*Damage, err error) {
+	if _, kept, err = s.needs(); err != nil || len(kept) > 0 {
+		return nil, kept, err
+	}
+	slots, kept, err := s.depot.Slots(depot.Runtimes)
+	for _, sl := range slots {
+		l, err := s.depot.Lock(ctx, depot.Runtimes, sl.Owner())
 		if err != nil {
-			return out, fmt.Errorf("collect runtimes: %w", err)
+			return out, kept, fmt.Errorf("collect runtimes: %w", err)
 		}
-		for _, v := range s.depot.List(path.Join(depot.Runtimes, n)) {
-			p.tell("check "+n+" "+v, 0, 0)
-			g, ok, e := s.depot.Slot(depot.Runtimes, n, v).RetireUnused(remove, s.unused)
-			if ok {
-				out = append(out, Garbage{"runtime", n + " " + v, g.Bytes})
-			}
-			if e != nil && !errors.Is(e, ErrNotInstalled) {
-				err = errors.Join(err, fmt.Errorf("%s %s: %w", n, v, e))
-			}
+		p.tell("check "+sl.Owner()+" "+sl.Version(), 0, 0)
+		g, ok, err := sl.RetireUnused(remove, s.unused)
+		if ok {
+			out = append(out, Garbage{"runtime", sl.Owner() + " " + sl.Version(), g.Bytes})
 		}
-		s.depot.DropIfEmpty(path.Join(depot.Runtimes, n))
-		if err = errors.Join(err, l.Close()); err != nil {
-			return out, fmt.Errorf("collect runtimes: %w", err)
+		if err != nil && !errors.Is(err, ErrNotInstalled) {
+			kept = append(kept, sl.Damaged(err))
+		}
+		s.depot.DropIfEmpty(path.Join(depot.Runtimes, sl.Owner()))
+		if err := l.Close(); err != nil {
+			return out, kept, fmt.Errorf("collect runtimes: %w", err)
 		}
 	}
-	return out, nil
+	return out, kept, err
+}
+
+// needs are the receipts of all releases that are on disk, superseded or not, and those
+// that cannot be read.
+func (s *Store) needs() (all []depot.Receipt, damaged []*Damage, err error) {
+	slots, damaged, err := s.depot.Slots(depot.Connectors)
+	for _, sl := range slots {
+		switch rec, err := sl.Read(); {
+		case err == nil:
+			all = append(all, rec)
+		case !errors.Is(err, ErrNotInstalled):
+			damaged = append(damaged, sl.Damaged(err))
+		}
+	}
+	return all, damaged, err
 }
 
 // unused tells whether no release that is installed now needs a runtime.
 func (s *Store) unused(rt depot.Receipt) (bool, error) {
+	all, damaged, err := s.needs()
+	if err != nil || len(damaged) > 0 {
+		return false, err // it became so meanwhile: nobody knows
+	}
 	fromNPM := false
-	for _, key := range s.depot.List(depot.Connectors) {
-		for _, version := range s.depot.List(path.Join(depot.Connectors, key)) {
-			rec, err := s.depot.Slot(depot.Connectors, key, version).Read()
-			switch {
-			case errors.Is(err, ErrNotInstalled):
-			case err != nil:
-				return false, fmt.Errorf("connector %s %s: %w", key, version, err)
-			case rec.Runtime != nil && rt.Runtime != nil && *rec.Runtime == *rt.Runtime:
-				return false, nil
-			default:
-				fromNPM = fromNPM || rec.PackageDigest != ""
-			}
+	for _, rec := range all {
+		if rec.Runtime != nil && rt.Runtime != nil && *rec.Runtime == *rt.Runtime {
+			return false, nil
 		}
+		fromNPM = fromNPM || rec.PackageDigest != ""
 	}
 	if !fromNPM || rt.Name != interpreter.Node && rt.Name != interpreter.NPM {
 		return true, nil
@@ -78,13 +91,14 @@ func (s *Store) unused(rt depot.Receipt) (bool, error) {
 // Collect removes what dead processes left behind, files of releases that were
 // replaced or removed and that no process holds any more, archives that no release is
 // made of, and npm's cache unless npm runs; remove false only finds them. Opening the
-// store removes the first two as well, unless Config.AsIs.
-func (s *Store) Collect(ctx context.Context, remove bool, p Progress) ([]Garbage, error) {
+// store removes the first two as well, unless Config.AsIs. What cannot be read is
+// returned apart: it keeps its files and archives, and nobody else's.
+func (s *Store) Collect(ctx context.Context, remove bool, p Progress) ([]Garbage, []*Damage, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("collect garbage: %w", err)
+		return nil, nil, fmt.Errorf("collect garbage: %w", err)
 	}
 	p.tell("look for what nothing needs", 0, 0)
-	orphans, err := s.depot.Collect(remove)
+	orphans, kept, err := s.depot.Collect(remove)
 	var out []Garbage
 	for _, g := range orphans {
 		out = append(out, Garbage{"orphan", strings.TrimSuffix(g.Path, "/"), g.Bytes})
@@ -96,7 +110,7 @@ func (s *Store) Collect(ctx context.Context, remove bool, p Progress) ([]Garbage
 		out = append(out, Garbage{"cache", cache.Path, cache.Bytes})
 	}
 	if err = errors.Join(err, archivesErr, cacheErr); err != nil {
-		return out, fmt.Errorf("collect garbage: %w", err)
+		return out, kept, fmt.Errorf("collect garbage: %w", err)
 	}
-	return out, nil
+	return out, kept, nil
 }

@@ -21,9 +21,19 @@ func namesOf(found []Garbage) []string {
 
 func collectRuntimes(t *testing.T, s *Store, remove bool) []string {
 	t.Helper()
-	found, err := s.CollectRuntimes(t.Context(), remove, nil)
+	found, kept, err := s.CollectRuntimes(t.Context(), remove, nil)
 	require.NoError(t, err)
+	require.Empty(t, kept)
 	return namesOf(found)
+}
+
+// collect finds what nothing needs; nothing is damaged.
+func collect(t *testing.T, s *Store, remove bool) []Garbage {
+	t.Helper()
+	found, kept, err := s.Collect(t.Context(), remove, nil)
+	require.NoError(t, err)
+	require.Empty(t, kept)
+	return found
 }
 
 func TestCollectRuntimes(t *testing.T) {
@@ -73,8 +83,10 @@ func TestCollectRuntimesKeepsWhatRepairs(t *testing.T) {
 	b, err := os.ReadFile(receipt)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(receipt, []byte("{}"), 0o600))
-	found, err := s.CollectRuntimes(t.Context(), true, nil)
-	require.ErrorContains(t, err, "connector hello 1.0.0")
+	found, kept, err := s.CollectRuntimes(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	require.ErrorContains(t, kept[0], "connector hello 1.0.0")
 	require.Empty(t, found)
 	require.NoError(t, os.WriteFile(receipt, b, 0o600))
 	require.NoError(t, s.Remove(t.Context(), key(t, "hello"), name.Version{}))
@@ -88,8 +100,7 @@ func TestCollectRuntimesDuringAdd(t *testing.T) {
 	tree := f.tree
 	during := &duringInstall{fakeNPM: f, do: func() {
 		require.Empty(t, collectRuntimes(t, openStore(t, Config{Dir: s.cfg.Dir}), true))
-		found, err := s.Collect(t.Context(), true, nil)
-		require.NoError(t, err)
+		found := collect(t, s, true)
 		require.Empty(t, found, "nor is the cache taken away from a running npm")
 	}}
 	require.NoError(t, os.WriteFile(filepath.Join(s.cfg.Dir, "cache", "x"), []byte("xyz"), 0o600))
@@ -97,8 +108,7 @@ func TestCollectRuntimesDuringAdd(t *testing.T) {
 	f.tree = tree
 	r := add(t, s, hello().dir(t))
 	require.Equal(t, "node@22.1.0", r.Runtime)
-	found, err := s.Collect(t.Context(), false, nil)
-	require.NoError(t, err)
+	found := collect(t, s, false)
 	require.Equal(t, []Garbage{{"cache", "cache", 3}}, found)
 }
 
@@ -126,26 +136,23 @@ func TestCollect(t *testing.T) {
 
 	asIs := openStore(t, Config{Dir: dir, AsIs: true})
 	for _, remove := range []bool{false, true} {
-		found, err := asIs.Collect(t.Context(), remove, nil)
-		require.NoError(t, err)
+		found := collect(t, asIs, remove)
 		require.Equal(t, []Garbage{{"orphan", "staging/dead", 5}, {"cache", "cache", 3}}, found, "what runs is left")
 	}
 	require.NoError(t, l.Verify())
 	require.NoError(t, l.Close())
-	found, err := asIs.Collect(t.Context(), true, nil)
-	require.NoError(t, err)
+	found := collect(t, asIs, true)
 	require.Len(t, found, 1)
 	require.Equal(t, "orphan", found[0].Kind)
 	require.Contains(t, found[0].Name, "connectors/printer/1.0.0/")
 	require.NoDirExists(t, filepath.Join(dir, "connectors", "printer"))
 	require.DirExists(t, filepath.Join(dir, "cache"))
-	found, err = asIs.Collect(t.Context(), true, nil)
-	require.NoError(t, err)
+	found = collect(t, asIs, true)
 	require.Empty(t, found)
 	require.Empty(t, staged(t, asIs))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = asIs.Collect(ctx, true, nil)
+	_, _, err = asIs.Collect(ctx, true, nil)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

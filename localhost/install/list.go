@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,26 +15,32 @@ import (
 	"github.com/lendcli/lend/protocol/name"
 )
 
-// Releases lists what is installed, by key and version, without hashing anything. A
-// release that cannot be read is left out, and is part of the error that comes with
-// the others; one that an update has replaced is left out.
-func (s *Store) Releases() ([]Release, error) {
+// Damage is a Connector, or a release of it, that cannot be read. It is an error.
+type Damage = depot.Damage
+
+// Releases lists what is installed, by key and version, without hashing anything, and
+// apart from it what cannot be read: that keeps nobody from the others. What an update
+// has replaced is neither. The error means that nothing at all could be listed.
+func (s *Store) Releases() ([]Release, []*Damage, error) {
+	slots, damaged, err := s.depot.Slots(depot.Connectors)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list releases: %w", err)
+	}
 	var out []Release
-	var errs error
-	for _, key := range s.depot.List(depot.Connectors) {
-		for _, version := range s.depot.List(path.Join(depot.Connectors, key)) {
-			sl := s.depot.Slot(depot.Connectors, key, version)
-			rec, err := sl.Read()
-			if errors.Is(err, ErrNotInstalled) || err == nil && rec.Superseded {
-				continue
-			}
-			r, err := s.releaseIf(sl, rec, err)
-			if err != nil {
-				errs = errors.Join(errs, err)
-				continue
-			}
-			out = append(out, r)
+	for _, sl := range slots {
+		rec, err := sl.Read()
+		if errors.Is(err, ErrNotInstalled) || err == nil && rec.Superseded {
+			continue
 		}
+		var r Release
+		if err == nil {
+			r, err = s.releaseFrom(sl, rec)
+		}
+		if err != nil {
+			damaged = append(damaged, sl.Damaged(err))
+			continue
+		}
+		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Release) int {
 		if c := strings.Compare(a.Manifest.Key.String(), b.Manifest.Key.String()); c != 0 {
@@ -43,29 +48,33 @@ func (s *Store) Releases() ([]Release, error) {
 		}
 		return strings.Compare(a.Manifest.Version.String(), b.Manifest.Version.String())
 	})
-	return out, errs
+	return out, damaged, nil
 }
 
 // Versions names what is installed of a Connector, sorted, whether it can be read or
-// not.
-func (s *Store) Versions(key name.ConnectorKey) []name.Version {
+// not. A Connector whose directory cannot be listed is an error, a *Damage.
+func (s *Store) Versions(key name.ConnectorKey) ([]name.Version, error) {
 	if key.IsZero() {
-		return nil
+		return nil, nil
+	}
+	slots, damaged := s.depot.SlotsOf(depot.Connectors, key.String())
+	for _, d := range damaged {
+		return nil, d
 	}
 	var out []name.Version
-	for _, v := range s.depot.List(path.Join(depot.Connectors, key.String())) {
-		version, err := name.ParseVersion(v)
+	for _, sl := range slots {
+		version, err := name.ParseVersion(sl.Version())
 		if err != nil {
 			continue // not ours
 		}
-		if _, err := s.depot.Slot(depot.Connectors, key.String(), v).Read(); !errors.Is(err, ErrNotInstalled) {
+		if _, err := sl.Read(); !errors.Is(err, ErrNotInstalled) {
 			out = append(out, version)
 		}
 	}
-	return out
+	return out, nil
 }
 
-// Release returns one installed release, or ErrNotInstalled.
+// Release returns one installed release, ErrNotInstalled, or a *Damage.
 func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, error) {
 	sl := s.depot.Slot(depot.Connectors, key.String(), version.String())
 	if key.IsZero() || version.IsZero() {
@@ -75,14 +84,17 @@ func (s *Store) Release(key name.ConnectorKey, version name.Version) (Release, e
 	if err == nil && rec.Superseded {
 		err = fmt.Errorf("%w: another version has taken its place", ErrNotInstalled)
 	}
-	return s.releaseIf(sl, rec, err)
-}
-
-func (s *Store) releaseIf(sl depot.Slot, rec depot.Receipt, err error) (Release, error) {
-	if err != nil {
+	if errors.Is(err, ErrNotInstalled) {
 		return Release{}, fmt.Errorf("connector %s: %w", sl.Name(), err)
 	}
-	return s.releaseFrom(sl, rec)
+	var r Release
+	if err == nil {
+		r, err = s.releaseFrom(sl, rec)
+	}
+	if err != nil {
+		return Release{}, sl.Damaged(err)
+	}
+	return r, nil
 }
 
 // releaseFrom reads the installed manifest; it must give what the receipt says.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -122,18 +121,18 @@ func (s *Store) registry() npm.Registry {
 // Runtimes lists what is installed, by name and falling version.
 func (s *Store) Runtimes() ([]Runtime, error) {
 	var out []Runtime
-	var errs error
-	for _, n := range s.depot.List(depot.Runtimes) {
-		for _, v := range s.depot.List(path.Join(depot.Runtimes, n)) {
-			sl := s.depot.Slot(depot.Runtimes, n, v)
-			r, err := sl.Read()
-			switch {
-			case errors.Is(err, ErrNotInstalled):
-			case err != nil || r.Runtime == nil:
-				errs = errors.Join(errs, fmt.Errorf("runtime %s %s: %w", n, v, errors.Join(err, ErrTampered)))
-			default:
-				out = append(out, s.runtimeFrom(sl, r))
-			}
+	slots, damaged, errs := s.depot.Slots(depot.Runtimes)
+	for _, d := range damaged {
+		errs = errors.Join(errs, d)
+	}
+	for _, sl := range slots {
+		r, err := sl.Read()
+		switch {
+		case errors.Is(err, ErrNotInstalled):
+		case err != nil || r.Runtime == nil:
+			errs = errors.Join(errs, sl.Damaged(errors.Join(err, ErrTampered)))
+		default:
+			out = append(out, s.runtimeFrom(sl, r))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Runtime) int {

@@ -138,8 +138,7 @@ func TestAddRefusesSignatures(t *testing.T) {
 	p.refused(s, stranger.signed(printer("1.0.2")).dir(t), signature.ErrUntrusted)
 	p.edit(func(t *signature.Trust) { t.Publishers[0].Connectors = []string{"scanner"} })
 	p.refused(s, next.dir(t), signature.ErrUntrusted)
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	require.Len(t, all, 2)
 	require.Equal(t, first, all[1])
 

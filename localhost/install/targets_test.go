@@ -63,8 +63,7 @@ func TestAddRefusesOtherTargets(t *testing.T) {
 	for _, o := range others() {
 		require.ErrorContains(t, err, o)
 	}
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	require.Empty(t, all)
 	require.Empty(t, staged(t, s))
 }

@@ -86,12 +86,16 @@ func (s *Store) update(ctx context.Context, u Replacement, p Progress) (_ Releas
 func (s *Store) replaced(u Replacement, next name.Version) (name.Version, error) {
 	var others []name.Version
 	there := false
-	for _, v := range s.Versions(u.Key) {
+	versions, err := s.Versions(u.Key)
+	if err != nil {
+		return name.Version{}, err
+	}
+	for _, v := range versions {
 		rec, err := s.depot.Slot(depot.Connectors, u.Key.String(), v.String()).Read()
 		switch {
 		case err == nil && rec.Superseded:
 		case v == next:
-			there = err == nil
+			there = true // if it cannot be read, this repairs it
 		case u.From.IsZero() || v == u.From:
 			others = append(others, v)
 		}
@@ -127,6 +131,9 @@ func (s *Store) takeOver(ctx context.Context, u Replacement, next Release, from 
 		return nil
 	}
 	sl := s.depot.Slot(depot.Connectors, u.Key.String(), from.String())
+	if _, err := sl.Read(); err != nil && broken(err) { // nobody can tell what would drain
+		return sl.Retire()
+	}
 	if err := sl.Supersede(true); err != nil {
 		return fmt.Errorf("retire %s: %w", from, errors.Join(err, sl.Supersede(false)))
 	}

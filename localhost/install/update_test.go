@@ -13,8 +13,7 @@ import (
 
 func versions(t *testing.T, s *Store) []string {
 	t.Helper()
-	all, err := s.Releases()
-	require.NoError(t, err)
+	all := releases(t, s)
 	out := []string{}
 	for _, r := range all {
 		out = append(out, r.Manifest.Version.String())

@@ -81,7 +81,11 @@ func composed(d disk, routes []route.Descriptor, activity []route.Activity, rece
 	}
 	newest := make(map[place]Receipt)
 	for _, r := range receipts { // oldest first
-		newest[placeOf(r.Identity)] = r
+		p := placeOf(r.Identity)
+		newest[p] = r
+		if !p.connection.IsZero() { // it could be read again
+			delete(newest, place{release: p.release})
+		}
 	}
 	for p, r := range newest {
 		_, there := onDisk[p.release]

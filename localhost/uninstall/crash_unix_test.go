@@ -83,7 +83,7 @@ func TestUninstallKilledAtEveryStep(t *testing.T) {
 					require.Empty(t, resumed)
 					require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: purge}))
 				}
-				require.Empty(t, r.store.Versions(r.tool))
+				require.Empty(t, r.versions(t, r.tool))
 				require.Nil(t, r.intent(t, r.tool).Removing)
 				want := "default work"
 				if purge {
@@ -118,7 +118,7 @@ func TestUninstallKilledAtAnyMoment(t *testing.T) {
 			case i.Removing != nil:
 				require.True(t, i.Removes(parsed(t, name.ParseVersion, "1.0.0")))
 				half++
-			case len(r.store.Versions(r.tool)) > 0:
+			case len(r.versions(t, r.tool)) > 0:
 				require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
 				whole++
 			}
@@ -127,7 +127,7 @@ func TestUninstallKilledAtAnyMoment(t *testing.T) {
 			if err := Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: how == "purge"}); err != nil {
 				require.ErrorIs(t, err, install.ErrNotInstalled)
 			}
-			require.Empty(t, r.store.Versions(r.tool))
+			require.Empty(t, r.versions(t, r.tool))
 			require.Nil(t, r.intent(t, r.tool).Removing)
 			require.Equal(t, how == "keep", r.accounts(t, r.tool) == "default work")
 			require.True(t, r.whole(t, r.other, "1.0.0"))

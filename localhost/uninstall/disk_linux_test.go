@@ -68,8 +68,9 @@ func TestUninstallFullDiskAtEveryStep(t *testing.T) {
 					require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
 					other, err := install.Open(install.Config{Dir: filepath.Join(dir, "store")}) // another process, on the full disk
 					require.NoError(t, err)
-					all, err := other.Releases()
+					all, damaged, err := other.Releases()
 					require.NoError(t, err)
+					require.Empty(t, damaged)
 					require.Len(t, all, 3)
 					for _, release := range all {
 						l, err := other.Launch(release)
@@ -93,7 +94,7 @@ func TestUninstallFullDiskAtEveryStep(t *testing.T) {
 					require.Empty(t, resumed)
 					require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: purge}))
 				}
-				require.Empty(t, r.store.Versions(r.tool))
+				require.Empty(t, r.versions(t, r.tool))
 				require.Nil(t, r.intent(t, r.tool).Removing)
 				require.Equal(t, !purge, r.accounts(t, r.tool) == "default work")
 				require.True(t, r.whole(t, r.other, "1.0.0"))

@@ -16,8 +16,9 @@ import (
 
 // Store is what releases are removed from; *install.Store is one.
 type Store interface {
-	// Versions names what is installed of a Connector, readable or not.
-	Versions(key name.ConnectorKey) []name.Version
+	// Versions names what is installed of a Connector, readable or not; it is an error
+	// if nobody can tell.
+	Versions(key name.ConnectorKey) ([]name.Version, error)
 	Remove(ctx context.Context, key name.ConnectorKey, version name.Version) error
 }
 
@@ -66,8 +67,7 @@ func Remove(ctx context.Context, c Config, r Request) error {
 }
 
 func (c *Config) remove(ctx context.Context, r Request) error {
-	installed := c.Store.Versions(r.Connector)
-	there, err := c.anything(r, installed)
+	_, there, err := c.anything(r)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,7 @@ func (c *Config) remove(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	installed = c.Store.Versions(r.Connector)
-	there, err = c.anything(r, installed)
+	installed, there, err := c.anything(r)
 	switch {
 	case err != nil:
 		return err
@@ -108,20 +107,24 @@ func (c *Config) remove(ctx context.Context, r Request) error {
 	return c.finish(ctx, r.Connector, removal)
 }
 
-// anything tells whether there is something to remove, or to go on with.
-func (c *Config) anything(r Request, installed []name.Version) (bool, error) {
+// anything names what is installed, and tells whether there is something to remove, or
+// to go on with.
+func (c *Config) anything(r Request) (installed []name.Version, there bool, err error) {
+	if installed, err = c.Store.Versions(r.Connector); err != nil {
+		return nil, false, err
+	}
 	i, err := c.Connections.Intent(r.Connector).Read()
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if i.Removing != nil || r.Version.IsZero() && len(installed) > 0 || slices.Contains(installed, r.Version) {
-		return true, nil
+		return installed, true, nil
 	}
 	if !r.Purge {
-		return false, nil
+		return installed, false, nil
 	}
 	all, err := c.Connections.List(r.Connector)
-	return len(all) > 0, err
+	return installed, len(all) > 0, err
 }
 
 // Resume brings every removal to its end that a dead process has begun, and names
@@ -173,8 +176,12 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 		}
 	}
 	c.reached("retired")
+	installed, err := c.Store.Versions(key)
+	if err != nil {
+		return err
+	}
 	stays := func(v name.Version) bool { return !slices.Contains(r.Versions, v.String()) }
-	if c.Withdraw != nil && !slices.ContainsFunc(c.Store.Versions(key), stays) {
+	if c.Withdraw != nil && !slices.ContainsFunc(installed, stays) {
 		if err := c.Withdraw(ctx, key); err != nil {
 			return fmt.Errorf("take away what leads to it: %w", err)
 		}
@@ -195,7 +202,7 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 			return err
 		}
 	}
-	err := c.Connections.Intent(key).Update(ctx, func(i *intent.Intent) error {
+	err = c.Connections.Intent(key).Update(ctx, func(i *intent.Intent) error {
 		i.Removing = nil
 		i.Disabled = i.Disabled && !r.Purge
 		return nil

@@ -103,6 +103,14 @@ func (r *rig) add(t *testing.T, key, version string) {
 	require.NoError(t, err)
 }
 
+// versions are what is installed; that can be told.
+func (r *rig) versions(t *testing.T, key name.ConnectorKey) []name.Version {
+	t.Helper()
+	all, err := r.store.Versions(key)
+	require.NoError(t, err)
+	return all
+}
+
 func (r *rig) config() Config { return Config{Store: r.store, Connections: r.root} }
 
 // whole tells whether everything of a Connector is there, and installed as it was.
@@ -150,17 +158,17 @@ func TestUninstall(t *testing.T) {
 	c.Retire = func(_ context.Context, key name.ConnectorKey) error {
 		order = append(order, "retire "+key.String())
 		require.True(t, r.intent(t, key).Removes(parsed(t, name.ParseVersion, "1.0.0")), "it is written down before anything ends")
-		require.Len(t, r.store.Versions(key), 2, "and nothing is gone before what runs has ended")
+		require.Len(t, r.versions(t, key), 2, "and nothing is gone before what runs has ended")
 		return nil
 	}
 	c.Withdraw = func(_ context.Context, key name.ConnectorKey) error {
 		order = append(order, "withdraw "+key.String())
-		require.Len(t, r.store.Versions(key), 2, "what leads to it goes before it")
+		require.Len(t, r.versions(t, key), 2, "what leads to it goes before it")
 		return nil
 	}
 	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool}))
 	require.Equal(t, []string{"begin", "written", "retire tool", "retired", "withdraw tool", "withdrawn", "removed 1.0.0", "removed 2.0.0", "forgotten"}, order)
-	require.Empty(t, r.store.Versions(r.tool))
+	require.Empty(t, r.versions(t, r.tool))
 	require.Equal(t, "default work", r.accounts(t, r.tool), "connections are kept")
 	require.True(t, r.intent(t, r.tool).Disabled, "and so is what the owner has decided about it")
 	require.Nil(t, r.intent(t, r.tool).Removing)
@@ -191,7 +199,7 @@ func TestUninstallOneVersion(t *testing.T) {
 	c := r.config()
 	c.Withdraw = func(context.Context, name.ConnectorKey) error { t.Error("another version stays"); return nil }
 	require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Version: one}))
-	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "2.0.0")}, r.store.Versions(r.tool))
+	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "2.0.0")}, r.versions(t, r.tool))
 	require.True(t, r.whole(t, r.tool, "2.0.0"))
 	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}), install.ErrNotInstalled)
 	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: parsed(t, name.ParseVersion, "2.0.0"), Purge: true}), ErrVersion)
@@ -230,7 +238,7 @@ func TestUninstallThatCannotEndWhatRuns(t *testing.T) {
 	resumed, err = Resume(t.Context(), r.config())
 	require.NoError(t, err)
 	require.Equal(t, []name.ConnectorKey{r.tool}, resumed)
-	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "3.0.0")}, r.store.Versions(r.tool), "what came later is not taken along")
+	require.Equal(t, []name.Version{parsed(t, name.ParseVersion, "3.0.0")}, r.versions(t, r.tool), "what came later is not taken along")
 	require.Nil(t, r.intent(t, r.tool).Removing)
 	resumed, err = Resume(t.Context(), r.config())
 	require.NoError(t, err)

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // Garbage is something in a depot that nothing needs.
@@ -24,20 +27,26 @@ type collector struct {
 	d      *Depot
 	remove bool
 	found  []Garbage
+	kept   []*Damage
 }
 
-// Collect finds the orphans and removes them, or only finds them.
-func (d *Depot) Collect(remove bool) ([]Garbage, error) {
+// Collect finds the orphans and removes them, or only finds them. What is damaged is left
+// as it is, with all that it might need, and returned beside them; the rest goes on.
+func (d *Depot) Collect(remove bool) ([]Garbage, []*Damage, error) {
 	c := &collector{d: d, remove: remove}
 	err := errors.Join(c.staging(), c.slots(), c.downloads())
-	return c.found, err
+	return c.found, c.kept, err
 }
 
 // sweep removes orphans. It never fails: what it cannot have now is left for the next
 // time.
 func (d *Depot) sweep() {
-	if _, err := d.Collect(true); err != nil {
-		d.log.Warn().Err(err).Msg("store-sweep")
+	_, kept, err := d.Collect(true)
+	for _, k := range kept {
+		err = errors.Join(err, k)
+	}
+	if err != nil {
+		d.log.Warn().Str("problem", name.Show(strings.ReplaceAll(err.Error(), "\n", "; "))).Msg("store-sweep")
 	}
 }
 
@@ -95,13 +104,19 @@ func (c *collector) staging() error {
 
 func (c *collector) slots() (errs error) {
 	for _, kind := range []string{Connectors, Runtimes} {
-		for _, owner := range c.d.List(kind) {
+		owners, _, err := c.d.entries(kind)
+		errs = errors.Join(errs, err)
+		for _, owner := range owners {
 			l, err := filelock.Try(c.d.lockPath(kind, owner))
 			if err != nil {
 				continue
 			}
-			for _, version := range c.d.List(path.Join(kind, owner)) {
-				errs = errors.Join(errs, c.slot(c.d.Slot(kind, owner, version)))
+			slots, damaged := c.d.SlotsOf(kind, owner)
+			c.kept = append(c.kept, damaged...)
+			for _, sl := range slots {
+				if err := c.slot(sl); err != nil {
+					c.kept = append(c.kept, sl.Damaged(err))
+				}
 			}
 			if c.remove {
 				c.d.DropIfEmpty(path.Join(kind, owner))
@@ -119,7 +134,7 @@ func (c *collector) downloads() (errs error) {
 		if err != nil {
 			continue
 		}
-		if len(c.d.List(path.Join(Connectors, owner))) == 0 {
+		if there, damaged := c.d.SlotsOf(Connectors, owner); len(there)+len(damaged) == 0 {
 			errs = errors.Join(errs, c.take(path.Join(Downloads, owner)))
 		}
 		_ = l.Close()
@@ -134,12 +149,21 @@ func (c *collector) slot(sl Slot) error {
 	if err != nil && !errors.Is(err, ErrNotInstalled) {
 		return err // do not touch what is not understood
 	}
-	if current.Superseded {
+	dirs, _, err := sl.d.entries(sl.rel)
+	if err != nil {
+		return err
+	}
+	switch gone := current.Directory != "" && !slices.Contains(dirs, current.Directory); {
+	case gone && current.Superseded && c.remove:
+		return sl.Retire() // nothing starts from it any more
+	case gone && !current.Superseded:
+		return errGone // another one may be it, under another name
+	case current.Superseded && !gone:
 		if done, err := c.superseded(sl); done || err != nil {
 			return err
 		}
 	}
-	for _, dir := range sl.d.List(sl.rel) {
+	for _, dir := range dirs {
 		if dir == current.Directory {
 			continue
 		}
@@ -154,10 +178,27 @@ func (c *collector) slot(sl Slot) error {
 			return err
 		}
 	}
+	if c.remove {
+		c.halves(sl)
+	}
 	if current.Directory == "" && c.remove {
 		sl.d.DropIfEmpty(sl.rel)
 	}
 	return nil
+}
+
+// halves removes receipts that a process which was killed had not written whole. The
+// lock of the owner is held.
+func (c *collector) halves(sl Slot) {
+	entries, err := fs.ReadDir(c.d.root.FS(), sl.rel)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), atomicfile.Prefix) {
+			_ = c.d.root.Remove(path.Join(sl.rel, e.Name()))
+		}
+	}
 }
 
 // superseded takes the whole slot, if what another version has replaced is used by

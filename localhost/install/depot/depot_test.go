@@ -170,8 +170,9 @@ func TestSuperseded(t *testing.T) {
 	require.NoError(t, sl.Supersede(true))
 	require.NoError(t, sl.Supersede(true), "again")
 	require.NoError(t, sl.Sweep())
-	_, err = d.Collect(true)
+	_, kept, err := d.Collect(true)
 	require.NoError(t, err)
+	require.Empty(t, kept)
 	again, err := sl.Read()
 	require.NoError(t, err)
 	r.Superseded = true
@@ -184,8 +185,9 @@ func TestSuperseded(t *testing.T) {
 	require.FileExists(t, sl.Tree(first, "file"), "taken back")
 
 	require.NoError(t, sl.Supersede(true))
-	found, err := d.Collect(false)
+	found, kept, err := d.Collect(false)
 	require.NoError(t, err)
+	require.Empty(t, kept)
 	require.Len(t, found, 1)
 	require.Equal(t, "connectors/a/1", found[0].Path)
 	require.FileExists(t, sl.Tree(first, "file"), "only asked")

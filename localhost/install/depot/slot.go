@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/filelock"
@@ -17,6 +18,9 @@ import (
 
 // ErrNotInstalled means that nothing is current in a slot.
 var ErrNotInstalled = errors.New("not installed")
+
+// ErrFormat means a receipt of a format that is not known.
+var ErrFormat = errors.New("written by another version of lend")
 
 const (
 	receiptFile = "receipt.json"
@@ -89,7 +93,7 @@ func (sl Slot) Read() (Receipt, error) {
 		return Receipt{}, fmt.Errorf("read receipt: %w", err)
 	}
 	if r.Format != receiptFormat {
-		return Receipt{}, fmt.Errorf("read receipt: format %d is not known: it was written by another version of lend", r.Format)
+		return Receipt{}, fmt.Errorf("read receipt: %w: format %d", ErrFormat, r.Format)
 	}
 	if path.Join(r.Name, r.Version) != sl.Name() || r.Directory == "" || strings.ContainsAny(r.Directory, `/\.`) {
 		return Receipt{}, errors.New("read receipt: it belongs to something else")
@@ -114,6 +118,9 @@ func (sl Slot) Publish(g *Staging, r Receipt) error {
 			return err
 		}
 	}
+	if err := sl.clear(); err != nil {
+		return err
+	}
 	if err := sl.write(r); err != nil {
 		return err
 	}
@@ -122,6 +129,15 @@ func (sl Slot) Publish(g *Staging, r Receipt) error {
 		sl.d.log.Warn().Err(err).Msg("store-sweep")
 	}
 	return nil
+}
+
+// clear takes a directory away that is in the place of the receipt.
+func (sl Slot) clear() error {
+	rel := path.Join(sl.rel, receiptFile)
+	if info, err := sl.d.root.Lstat(rel); err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // what it is shows when it is replaced or removed
+	}
+	return artifact.Remove(sl.d.root, rel)
 }
 
 func (sl Slot) write(r Receipt) error {
@@ -155,8 +171,12 @@ func (sl Slot) Sweep() error {
 	return err
 }
 
-// Retire makes nothing current. The lock of the owner is held.
+// Retire makes nothing current, whether what is can be read or not. The lock of the
+// owner is held.
 func (sl Slot) Retire() error {
+	if err := sl.clear(); err != nil {
+		return err
+	}
 	if err := sl.d.root.Remove(path.Join(sl.rel, receiptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

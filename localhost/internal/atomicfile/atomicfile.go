@@ -7,7 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
+
+// Prefix begins the names of files that are not written yet. A process that is killed
+// leaves one.
+const Prefix = ".new-"
 
 // Write replaces the file at path with data, mode 0600. Its directory must exist.
 func Write(path string, data []byte) error {
@@ -19,7 +24,7 @@ func Write(path string, data []byte) error {
 
 func write(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-*") // 0600
+	f, err := os.CreateTemp(dir, Prefix+"*") // 0600
 	if err != nil {
 		return err
 	}
@@ -54,9 +59,10 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Read returns the content of a regular file of at most maxBytes bytes.
+// Read returns the content of a regular file of at most maxBytes bytes. A pipe in its
+// place holds nobody up.
 func Read(path string, maxBytes int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
