@@ -172,12 +172,37 @@ func TestReadRefuses(t *testing.T) {
 		"header":         `{"type":"object","properties":{"a":{"type":"object","x-mcp-header":7,"x-lend-place":{"flag":"--a"}}}}`,
 		"many":           `{"type":"object","properties":{` + many(80) + `}}`,
 		"three":          `{"allOf":[{"type":"object","properties":{}},{"type":"object","properties":{}},{"type":"object","properties":{}}]}`,
+		"half-read":      `{"type":"object","properties":{},"required":5}`,
+		"half":           `{"allOf":[{"type":"object","properties":{}},{"type":"object"}]}`,
+		"rest-of-what":   `{"type":"object","properties":{"rest":{"type":"array","x-lend-place":{"rest":true}}}}`,
+		"two-rests":      `{"type":"object","properties":{"a":{"items":{},"x-lend-place":{"rest":true}},"b":{"items":{},"x-lend-place":{"rest":true}}}}`,
+		"const-of-other": `{"type":"object","properties":{"a":{"type":"string","const":1,"x-lend-place":{"flag":"--a"}}}}`,
 		"deep":           strings.Repeat(`{"items":`, 12000) + "1" + strings.Repeat("}", 12000),
 	} {
 		_, err := form.Read(entry(t, schema))
 		require.ErrorIs(t, err, form.ErrForm, label)
 		require.NotContains(t, err.Error(), "\x1b", label)
 	}
+}
+
+// What is wrong is found where it is, not only by the grammar that is made of the rest.
+func TestReadSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"a":{"type":"string"}}}`:                                               ": no place of a parameter",
+		`{"type":"object","properties":{"a":{"type":"string","x-lend-place":"--a"}}}`:                          ": no place of a parameter",
+		`{"type":"object","properties":{"a":{"type":"string","enum":[1],"x-lend-place":{"flag":"--a"}}}}`:      "",
+		`{"type":"object","properties":{"a":{"type":"string","const":{},"x-lend-place":{"flag":"--a"}}}}`:      "",
+		`{"type":"object","properties":{"A b":{"type":"string","pattern":"a","x-lend-place":{"flag":"--a"}}}}`: ": " + nameError(),
+	} {
+		_, err := form.Read(entry(t, schema))
+		require.EqualError(t, err, form.ErrForm.Error()+want, schema)
+	}
+}
+
+func nameError() string {
+	_, err := name.ParseParameter("A b")
+	return err.Error()
 }
 
 func many(n int) string {

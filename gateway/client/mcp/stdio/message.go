@@ -20,7 +20,8 @@ const maxID = 1<<53 - 1
 func message(raw json.RawMessage) (m jsonrpc.Message, id json.RawMessage, fault *jsonrpc.Error) {
 	id = json.RawMessage(noID)
 	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil || members == nil {
+	_ = json.Unmarshal(raw, &members) // it is JSON
+	if members == nil {
 		return nil, id, invalid("a message is an object")
 	}
 	said, has := members["id"]
@@ -51,12 +52,13 @@ func invalid(why string) *jsonrpc.Error {
 }
 
 // answer is the line of an error, without its end.
-func answer(id json.RawMessage, fault *jsonrpc.Error) (json.RawMessage, error) {
-	return json.Marshal(struct {
+func answer(id json.RawMessage, fault *jsonrpc.Error) json.RawMessage {
+	data, _ := json.Marshal(struct { //nolint:errchkjson // the id is JSON that was read
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Error   *jsonrpc.Error  `json:"error"`
 	}{"2.0", id, fault})
+	return data
 }
 
 // coded gives an error a code of JSON-RPC if it has none: before the client was greeted

@@ -108,11 +108,7 @@ func (c *conn) take(l line) error {
 	if !utf8.Valid(l.data) || !json.Valid(l.data) {
 		return c.reject(json.RawMessage(noID), &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "parse error: a line is one JSON value"})
 	}
-	if l.data[0] == '[' {
-		var all []json.RawMessage
-		if err := json.Unmarshal(l.data, &all); err != nil {
-			return err
-		}
+	if all := []json.RawMessage(nil); l.data[0] == '[' && json.Unmarshal(l.data, &all) == nil {
 		return c.takeBatch(all)
 	}
 	m, id, fault := message(l.data)
@@ -185,11 +181,7 @@ func (c *conn) reject(id json.RawMessage, fault *jsonrpc.Error) error {
 
 // refuse answers what is no message. The caller holds mu.
 func (c *conn) refuse(id json.RawMessage, fault *jsonrpc.Error) error {
-	data, err := answer(id, fault)
-	if err != nil {
-		return err
-	}
-	return c.writeLine(data)
+	return c.writeLine(answer(id, fault))
 }
 
 func (c *conn) writeLine(data []byte) error {

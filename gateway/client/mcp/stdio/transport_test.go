@@ -101,6 +101,20 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 	}
 }
 
+// An answer says what was wrong, and nothing of what was said.
+func TestAnswersSayWhy(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`"secret"`: "a message is an object", `{"id":1.5,"secret":1}`: "an id is", `{"method":"secret"}`: "no message of JSON-RPC 2.0", `secret`: "one JSON value",
+		"[1]": "no batches", strings.Repeat("secret", most): "at most 1000 bytes",
+	} {
+		c, out := connect(t, in)
+		require.Empty(t, all(t, c))
+		require.Contains(t, out.String(), want)
+		require.NotContains(t, out.String(), "secret")
+	}
+}
+
 // What is a message is read as it is, also the last one without an end of its line.
 func TestMessages(t *testing.T) {
 	t.Parallel()
@@ -162,6 +176,25 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// An answer that cannot be written as JSON ends the connection, also in a batch.
+func TestAnswersThatAreNoJSON(t *testing.T) {
+	t.Parallel()
+	c, out := connect(t, `[{"jsonrpc":"2.0","id":1,"method":"a"}]`+"\n"+ping)
+	c.batches = true
+	require.Len(t, all(t, c), 2)
+	for _, id := range []float64{1, 7} {
+		require.Error(t, c.Write(t.Context(), &jsonrpc.Response{ID: must(jsonrpc.MakeID(id)), Result: json.RawMessage("{")}))
+	}
+	require.Empty(t, out.String())
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 // Every error has a code: too early before the client is greeted, else what it says or ours.
 func TestErrorsHaveCodes(t *testing.T) {
 	t.Parallel()
@@ -212,6 +245,14 @@ func TestEnds(t *testing.T) {
 	require.ErrorIs(t, err, bad)
 	require.NoError(t, c.Close())
 	require.Empty(t, c.SessionID())
+
+	var out bytes.Buffer
+	c, err = (&Transport{Reader: io.NopCloser(io.MultiReader(strings.NewReader(ping), broken{bad})), Writer: &out, MaxLine: most}).Connect(t.Context())
+	require.NoError(t, err)
+	_, err = c.Read(t.Context())
+	require.ErrorIs(t, err, bad)
+	require.Empty(t, out.String(), "what was cut off is no message, and no answer is")
+	require.NoError(t, c.Close())
 
 	for _, in := range []string{"x\n", "[]\n", strings.Repeat("x", most+1) + "\n", `{}` + "\n"} {
 		c, err = (&Transport{Reader: io.NopCloser(strings.NewReader(in)), Writer: broken{bad}, MaxLine: most}).Connect(t.Context())
