@@ -187,19 +187,33 @@ func TestMCPStdoutIsTheProtocols(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	_, err = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_exit","arguments":{"status":3}}}
+{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}
+this is no message
+`+strings.Repeat("nor is this ", 200_000)+`
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_exit","arguments":{"status":3.0}}}
 `)
 	require.NoError(t, err)
 	messages := json.NewDecoder(out)
+	codes := ""
 	for id := 0; id != 2; {
 		var m struct {
 			Version string `json:"jsonrpc"`
 			ID      int    `json:"id"`
+			Error   *struct{ Code int }
+			Result  struct {
+				Structured toolResult `json:"structuredContent"`
+			}
 		}
 		require.NoError(t, messages.Decode(&m))
 		require.Equal(t, "2.0", m.Version)
-		id = m.ID
+		if id = m.ID; m.Error != nil {
+			codes += strconv.Itoa(m.Error.Code)
+		}
+		if id == 2 {
+			require.Equal(t, 3, *m.Result.Structured.ExitCode)
+		}
 	}
+	require.Equal(t, "-32600-32700-32600", codes, "what is no message is answered, and ends nothing")
 	require.NoError(t, in.Close())
 	rest, err := io.ReadAll(io.MultiReader(messages.Buffered(), out))
 	require.NoError(t, err)
@@ -231,10 +245,15 @@ func (w withBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // overHTTP runs lend mcp --listen until the test ends.
-func (s *served) overHTTP(t *testing.T, path string) (url, bearer string, cmd *exec.Cmd, ended chan error) {
+func (s *served) overHTTP(t *testing.T, path string, env ...string) (url, bearer string, cmd *exec.Cmd, ended chan error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bearer")
-	cmd = s.command(s.vars["CALLER"], "mcp", "--lease", path, "--listen", "127.0.0.1:0", "--bearer-file", file, "--json")
+	args := []string{"mcp", "--listen", "127.0.0.1:0", "--bearer-file", file, "--json"}
+	if path != "" {
+		args = append(args, "--lease", path)
+	}
+	cmd = s.command(s.vars["CALLER"], args...)
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = s.log
@@ -248,7 +267,7 @@ func (s *served) overHTTP(t *testing.T, path string) (url, bearer string, cmd *e
 	}()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	require.Empty(t, ready.Bearer)
-	require.NotEmpty(t, ready.Invocation)
+	require.Equal(t, path != "", ready.Invocation != "")
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -399,18 +418,46 @@ func TestMCPSession(t *testing.T) {
 	cmd.Env = append(cmd.Env, "LEND_SESSION="+session)
 	h := connectMCP(t, &sdk.CommandTransport{Command: cmd, TerminateDuration: patience})
 	require.False(t, h.has(t, "fx_hidden"))
+	url, bearer, _, ended := s.overHTTP(t, "", "LEND_SESSION="+session)
+	web := connectMCP(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: withBearer{bearer, nil}}})
 	more, err := s.lend(s.vars["OWNER"], "lease", "issue", "--to", "caller", "--local-addresses", "--life", "1h", "--invocation", s.file.Lease.Invocation.String(), "--out", "-", "fx", "hidden")
 	require.NoError(t, err)
 	f, err := lease.ParseArmor([]byte(more), lease.AddressRule{AllowLocal: true})
 	require.NoError(t, err)
 	require.Equal(t, session, accept(f), "the same session")
 	h.changes(t)
+	web.changes(t)
+	require.True(t, web.has(t, "fx_hidden"))
 	require.True(t, h.has(t, "fx_hidden"), "before the first use, which freezes what the invocation may do")
 	s.tryTools(t, h)
 	closing := s.command(home, "broker", "close")
 	closing.Env = append(closing.Env, "LEND_SESSION="+session)
 	require.NoError(t, closing.Run())
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.Fail(t, "the bearer outlives its session")
+	}
 	require.Eventually(t, func() bool { return !h.has(t, "fx_print") }, patience, 50*time.Millisecond)
+	require.NoError(t, h.Close())
+}
+
+// A lease file that is replaced, and one that has ended, are noticed without being asked for.
+func TestMCPLeaseFileIsWatched(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	more := s.file
+	few, err := s.lend(s.vars["OWNER"], "lease", "issue", "--to", "caller", "--local-addresses", "--life", "1h", "--invocation", more.Lease.Invocation.String(), "--out", "-", "fx", "exit")
+	require.NoError(t, err)
+	f, err := lease.ParseArmor([]byte(few), lease.AddressRule{AllowLocal: true})
+	require.NoError(t, err)
+	path := s.leaseFile(t, f)
+	h := connectMCP(t, &sdk.CommandTransport{Command: s.command(s.vars["CALLER"], "mcp", "--lease", path), TerminateDuration: patience})
+	require.False(t, h.has(t, "fx_print"))
+	require.NoError(t, os.Rename(s.leaseFile(t, more), path))
+	h.changes(t)
+	require.True(t, h.has(t, "fx_print"))
 	require.NoError(t, h.Close())
 }
 

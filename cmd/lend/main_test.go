@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -185,6 +186,26 @@ func TestResult(t *testing.T) {
 			require.Equal(t, int64(1000), r.Duration)
 		})
 	}
+}
+
+// A refusal of what is asked last is none of what may have run before: nothing is retried
+// without its input, and nobody is told that nothing ran.
+func TestUnknownBeforeRefused(t *testing.T) {
+	for _, code := range []protocol.Code{protocol.CodeInputRejected, protocol.CodeBusy, protocol.CodeLeaseRevoked} {
+		refused := &client.RefusedError{Code: code}
+		for _, err := range []error{
+			&client.EndedError{Code: protocol.CodeOutcomeUnknown, Cause: fmt.Errorf("%w: %w", client.ErrOutcomeUnknown, refused)},
+			fmt.Errorf("%w; then %w", refused, client.ErrOutcomeUnknown),
+		} {
+			require.False(t, isRefusal(err, code))
+			require.ErrorIs(t, forPeople(err), client.ErrOutcomeUnknown)
+			require.NotEqual(t, code.Advice(), adviceOf(err))
+		}
+		require.True(t, isRefusal(fmt.Errorf("start: %w", refused), code))
+		require.Equal(t, error(refused), forPeople(fmt.Errorf("start: %w", refused)))
+	}
+	unknown := &client.RefusedError{Code: protocol.CodeOutcomeUnknown}
+	require.Equal(t, error(unknown), forPeople(fmt.Errorf("%w: %w", client.ErrOutcomeUnknown, unknown)), "the gateway's own word")
 }
 
 func TestNoInputFromTheNullDevice(t *testing.T) {
