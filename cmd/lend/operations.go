@@ -118,10 +118,10 @@ func (a *app) opsCancelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "stop one operation, as the owner",
-		Long: `Stop an operation that runs on this machine's gateway: its input is closed, it
-is asked to end, and after its grace (5 s) all of its processes are killed. Its
-caller is told OWNER_STOPPED, and so is the record. It does not wait for the
-end. One that has ended stays as it is.`,
+		Long: `Stop an operation that runs on this machine's gateway: it is asked to end, its
+input is closed a second later, and after its grace (5 s) all of its processes
+are killed. Its caller is told OWNER_STOPPED, and so is the record. It does not
+wait for the end. One that has ended stays as it is.`,
 		Example: "  lend ops cancel op-7KQ2\n  lend ops cancel op-7KQ2 --now",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
