@@ -210,7 +210,8 @@ func TestCollectBesideDamage(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(found[0], []byte("{"), 0o600))
 	require.Equal(t, []string{"runtime python3 3.9.0"}, collectRuntimes(t, s, false), "its receipt says what it needs")
-	require.NoError(t, os.WriteFile(found[0], whole, 0o400))
+	require.NoError(t, os.WriteFile(found[0], whole, 0o600))
+	require.NoError(t, os.Chmod(found[0], 0o400))
 
 	b, err := os.ReadFile(filepath.Join(at, "receipt.json"))
 	require.NoError(t, err)
