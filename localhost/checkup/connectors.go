@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/rs/zerolog"
 
@@ -22,12 +24,18 @@ type Places struct {
 	Connections string // of package connection
 	// Publishers is the owner's list of them; nil trusts nobody and requires nothing.
 	Publishers *signature.File
+	// Ask knows the passphrase, if it was given. nil: nobody asks for it, and secrets
+	// that it seals are not opened.
+	Ask sealed.Ask
+
+	opened func() (*connection.Root, error) // once for all checks: a passphrase is paid for once
 }
 
 // Connectors returns the checks of what is installed: each route that a gateway
 // would have, the interpreters, and the key of the secrets. They hash what is
 // installed.
 func Connectors(p Places) []Check {
+	p.opened = sync.OnceValues(func() (*connection.Root, error) { return connection.OpenAsking(p.Connections, p.Ask) })
 	return []Check{
 		{Name: "route", Run: p.routes},
 		{Name: "signatures", Run: p.signatures},
@@ -45,7 +53,7 @@ func there(dir string) bool {
 }
 
 func failed(err error, fix string) Row {
-	return Row{Status: Fail, Detail: err.Error(), Fix: fix}
+	return Row{Status: Fail, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix}
 }
 
 // open opens the store as it is, without anything that could fetch or run.
@@ -88,15 +96,15 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 		return []Row{{Subject: subject, Status: Skip, Detail: "removed meanwhile"}}
 	case r.State != inspect.Present || r.Release == nil:
 		return []Row{{
-			Subject: subject, Status: Fail, Detail: fmt.Sprintf("%s (%s): %v", r.State, r.Reason, r.Err), Fix: releaseFix(r),
+			Subject: subject, Status: Fail, Detail: fmt.Sprintf("%s (%s): %v", r.State, r.Reason, r.Err), Fix: r.Fix(),
 		}}
 	}
 	if !there(p.Connections) {
 		return []Row{{Subject: subject, Status: Pass, Detail: "as installed; no connection yet"}}
 	}
-	root, err := connection.Open(p.Connections)
+	root, err := p.opened()
 	if err != nil {
-		return []Row{failed(err, "chmod 700 the directory of the connections")}
+		return []Row{failed(err, "chmod 700 "+p.Connections)}
 	}
 	if row, ok := unwanted(root, r); ok {
 		row.Subject = subject
@@ -104,7 +112,7 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	}
 	all, err := root.List(r.Connector)
 	if err != nil {
-		row := failed(err, "")
+		row := failed(err, "chmod -R go= "+p.Connections)
 		row.Subject = subject
 		return []Row{row}
 	}
@@ -113,7 +121,7 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	}
 	var rows []Row
 	for _, c := range all {
-		row := account(c, *r.Release)
+		row := p.account(ctx, root, c, *r.Release)
 		row.Subject = subject + " " + c.ID().String()
 		rows = append(rows, row)
 	}
@@ -126,7 +134,8 @@ func unwanted(root *connection.Root, r inspect.Result) (Row, bool) {
 	want, err := root.Intent(r.Connector).Read()
 	switch {
 	case err != nil:
-		return failed(fmt.Errorf("nothing of it is lent: %w", err), ""), true
+		file := filepath.Join(root.Dir(), "connectors", r.Connector.String(), ".intent.json")
+		return failed(fmt.Errorf("nothing of it is lent: %w", err), "mv "+file+" "+file+".damaged, then lend connector disable "+r.Connector.String()+", or enable"), true
 	case want.Removes(r.Version):
 		return Row{
 			Status: Warn, Detail: "its removal was interrupted; nothing of it is lent",
@@ -138,39 +147,22 @@ func unwanted(root *connection.Root, r inspect.Result) (Row, bool) {
 	return Row{}, false
 }
 
-// releaseFix says what mends an installation that is not present.
-func releaseFix(r inspect.Result) string {
-	switch r.Reason {
-	case inspect.RuntimeAbsent, inspect.RuntimeReplaced:
-		runtime := "NAME"
-		if r.Release != nil {
-			runtime, _, _ = strings.Cut(r.Release.Runtime, "@")
-		}
-		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
-	case inspect.FilesChanged, inspect.ReceiptInvalid:
-		return "lend connector remove " + r.Connector.String() + ", then add it again"
-	case inspect.SignatureRequired:
-		return publisherFix(r.Connector.String())
-	case inspect.SignatureInvalid:
-		return "lend connector remove " + r.Connector.String() + ", then add it again"
-	case inspect.PublishersUnreadable:
-		return "lend publisher list"
-	case inspect.NotInstalled, inspect.Superseded, inspect.Unreadable, inspect.Interrupted:
-	}
-	return "lend connector verify " + r.Connector.String()
-}
-
-// account looks at the settings and secrets of one connection, never at a value.
-func account(c *connection.Connection, r install.Release) Row {
-	config, err := c.Config()
-	if err != nil {
-		return failed(err, "lend connector setting list "+r.Manifest.Key.String())
-	}
-	if config.Disabled {
+// account looks at the settings, secrets and home of one connection; it shows no value.
+func (p Places) account(ctx context.Context, root *connection.Root, c *connection.Connection, r install.Release) Row {
+	if config, err := c.Config(); err == nil && config.Disabled {
 		return Row{
 			Status: Skip, Detail: "disabled by the owner",
 			Fix: fmt.Sprintf("lend connector enable %s --connection %s", r.Manifest.Key, c.ID()),
 		}
+	}
+	var unready *UnreadyError
+	switch err := Unready(ctx, root, c, r.Manifest); {
+	case errors.Is(err, sealed.ErrLocked) && p.unasked(root):
+		return Row{Status: Warn, Detail: "as installed; its secrets were not looked at: the passphrase is not given", Fix: givePassphrase}
+	case errors.As(err, &unready):
+		return failed(fmt.Errorf("nothing starts of it: %w", unready.Err), unready.Fix)
+	case err != nil:
+		return failed(err, "lend connector show "+r.Manifest.Key.String())
 	}
 	missing, err := c.Missing(connection.DeclaredBy(r.Manifest))
 	if err != nil {
@@ -185,6 +177,15 @@ func account(c *connection.Connection, r install.Release) Row {
 	return Row{Status: Pass, Detail: "ready"}
 }
 
+const givePassphrase = "LEND_PASSPHRASE_FD=3 lend doctor 3< FILE"
+
+// unasked tells whether secrets are locked because nobody gave the passphrase to this
+// process: a gateway may have it.
+func (p Places) unasked(root *connection.Root) bool {
+	source, err := root.Sealed().Source()
+	return err == nil && source.Kind == sealed.Passphrase && p.Ask == nil
+}
+
 func (p Places) runtimes(context.Context) Row {
 	if !there(p.Store) {
 		return Row{Status: Skip, Detail: nothingInstalled}
@@ -195,7 +196,7 @@ func (p Places) runtimes(context.Context) Row {
 	}
 	all, err := s.Runtimes()
 	if err = errors.Join(err, s.Close()); err != nil {
-		return failed(err, "lend runtime add NAME")
+		return failed(err, "lend runtime add the one that is named again")
 	}
 	if len(all) == 0 {
 		return Row{Status: Skip, Detail: "none is installed; only scripts and npm packages need one"}
@@ -211,28 +212,28 @@ func (p Places) secretsKey(context.Context) Row {
 	if !there(p.Connections) {
 		return Row{Status: Skip, Detail: "there are no secrets"}
 	}
-	root, err := connection.Open(p.Connections)
+	root, err := p.opened()
 	if err != nil {
-		return failed(err, "chmod 700 the directory of the connections")
+		return failed(err, "chmod 700 "+p.Connections)
 	}
 	store := root.Sealed()
 	source, err := store.Source()
 	if errors.Is(err, sealed.ErrNoSource) {
-		return Row{Status: Skip, Detail: "no key source is chosen, so no secret can be kept", Fix: "lend init --key-source keyring"}
+		return Row{Status: Skip, Detail: "no key source is chosen, so no secret can be kept", Fix: "lend init"}
 	}
 	if err != nil {
-		return failed(err, "lend connector secret key --help")
+		return failed(err, KeyFix(root))
 	}
 	err = store.Check()
 	switch {
-	case errors.Is(err, sealed.ErrLocked):
-		return Row{Status: Warn, Detail: "the key comes from " + string(source.Kind) + ", which is locked here"}
+	case errors.Is(err, sealed.ErrLocked) && p.unasked(root):
+		return Row{Status: Warn, Detail: "the key comes from the passphrase, which is not given here", Fix: givePassphrase}
 	case err != nil:
-		return failed(err, "lend connector secret key --help")
+		return failed(err, KeyFix(root))
 	case source.Weak():
 		return Row{
 			Status: Warn, Detail: "the key lies in a file beside the secrets: who copies the directory has both",
-			Fix: "lend connector secret key --help",
+			Fix: "lend connector secret key set age:FILE, or passphrase, or keyring",
 		}
 	}
 	return Row{Status: Pass, Detail: "the key comes from " + string(source.Kind)}

@@ -1,6 +1,8 @@
 package checkup
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +58,18 @@ func (w *world) add(kind, runtime string) {
 		_, err := s.Add(w.t.Context(), install.Source{Path: src}, nil)
 		return err
 	})
+}
+
+// head is how an executable of this system begins.
+func head(t *testing.T) []byte {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f, err := os.Open(self)
+	require.NoError(t, err)
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	require.NoError(t, errors.Join(err, f.Close()))
+	return b
 }
 
 func (w *world) store(f func(*install.Store) error) {
@@ -165,7 +179,9 @@ func TestRouteReadyMissingDisabledTampered(t *testing.T) {
 	require.Equal(t, Pass, change(func(i *intent.Intent) { i.Removing = nil }).Status)
 	word := filepath.Join(filepath.Dir(filepath.Dir(c.Home())), ".intent.json")
 	require.NoError(t, os.WriteFile(word, []byte("{"), 0o600))
-	require.Equal(t, Fail, w.rows()["route"][0].Status, "nobody knows what is wanted")
+	row = w.rows()["route"][0]
+	require.Equal(t, Fail, row.Status, "nobody knows what is wanted")
+	require.Contains(t, row.Fix, "mv "+word+" "+word+".damaged, then lend connector disable tool")
 	require.NoError(t, os.Remove(word))
 
 	w.alter("tool")
@@ -173,7 +189,7 @@ func TestRouteReadyMissingDisabledTampered(t *testing.T) {
 	require.Equal(t, Fail, row.Status)
 	require.Equal(t, "tool 1.0.0", row.Subject)
 	require.Contains(t, row.Detail, "changed")
-	require.Contains(t, row.Fix, "lend connector remove tool")
+	require.Equal(t, "lend connector add SOURCE, with what it was added from", row.Fix)
 }
 
 func TestRouteWithADamagedManifest(t *testing.T) {
@@ -183,14 +199,14 @@ func TestRouteWithADamagedManifest(t *testing.T) {
 	w.alter("connector-manifest.json")
 	row := w.rows()["route"][0]
 	require.Equal(t, Fail, row.Status)
-	require.Contains(t, row.Fix, "add it again")
+	require.Equal(t, "lend connector add SOURCE, with what it was added from", row.Fix)
 }
 
 func TestRouteWithoutItsRuntime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec := filepath.Join(t.TempDir(), "py")
-	require.NoError(t, os.WriteFile(exec, []byte("\x7fELF py"), 0o700))
+	require.NoError(t, os.WriteFile(exec, append(head(t), "py"...), 0o700))
 	w.store(func(s *install.Store) error {
 		_, err := s.AddRuntime(t.Context(), install.RuntimeSource{Name: "py", Version: "3.1.0", Exec: exec}, nil)
 		return err
@@ -206,6 +222,12 @@ func TestRouteWithoutItsRuntime(t *testing.T) {
 	require.Equal(t, Fail, row.Status)
 	require.Equal(t, "lend runtime add py, then lend connector add DIRECTORY again", row.Fix)
 	require.Equal(t, Skip, w.rows()["runtimes"][0].Status)
+}
+
+// A row is one line: the table of lend doctor has no others.
+func TestRowOfSeveralProblems(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "one; two", failed(errors.Join(errors.New("one"), errors.New("two")), "").Detail)
 }
 
 func TestConnectionsThatOthersCanUse(t *testing.T) {

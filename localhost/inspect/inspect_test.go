@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,11 +75,23 @@ func (w *world) add(ver, kind, runtime string) {
 func (w *world) runtime(text string) {
 	w.t.Helper()
 	exec := filepath.Join(w.t.TempDir(), "py")
-	require.NoError(w.t, os.WriteFile(exec, []byte("\x7fELF "+text), 0o700))
+	require.NoError(w.t, os.WriteFile(exec, append(head(w.t), text...), 0o700))
 	w.open(func(s *install.Store) error {
 		_, err := s.AddRuntime(w.t.Context(), install.RuntimeSource{Name: "py", Version: "3.1.0", Exec: exec}, nil)
 		return err
 	})
+}
+
+// head is how an executable of this system begins.
+func head(t *testing.T) []byte {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f, err := os.Open(self)
+	require.NoError(t, err)
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	require.NoError(t, errors.Join(err, f.Close()))
+	return b
 }
 
 func (w *world) open(f func(*install.Store) error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/lendcli/lend/localhost/install"
@@ -62,6 +63,35 @@ func (r Result) failed(err error) Result {
 	r.State, r.Reason = classify(err)
 	r.Err, r.Verified = err, false
 	return r
+}
+
+// Fix is what the owner can do about it, in commands; "" if it is present.
+func (r Result) Fix() string {
+	var required *signature.RequiredError
+	var list *signature.FileError
+	key := r.Connector.String()
+	switch {
+	case r.State == Present:
+		return ""
+	case errors.As(r.Err, &required):
+		return required.Fix()
+	case errors.As(r.Err, &list):
+		return list.Fix()
+	}
+	switch r.Reason {
+	case RuntimeAbsent, RuntimeReplaced:
+		runtime := "NAME"
+		if r.Release != nil {
+			runtime, _, _ = strings.Cut(r.Release.Runtime, "@")
+		}
+		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
+	case FilesChanged:
+		return "lend connector add SOURCE, with what it was added from"
+	case ReceiptInvalid, SignatureInvalid:
+		return "lend connector remove " + key + ", then add it again"
+	case NotInstalled, Superseded, Unreadable, Interrupted, SignatureRequired, PublishersUnreadable:
+	}
+	return "lend connector verify " + key
 }
 
 // classify decides what an error says about an installation. What is not known to

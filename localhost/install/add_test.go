@@ -167,7 +167,7 @@ func TestAddRefuses(t *testing.T) {
 func TestAddScript(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
-	python := filepath.Join(files{"python3.11": binary}.dir(t), "python3.11")
+	python := filepath.Join(files{"python3.11": native(t)}.dir(t), "python3.11")
 	rt, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: python, Version: "3.11.2"}, nil)
 	require.NoError(t, err)
 	_, err = s.Add(t.Context(), Source{Path: greeter(`, "range": ">=3.12.0"`).dir(t)}, nil)
@@ -182,7 +182,7 @@ func TestAddScript(t *testing.T) {
 	require.Equal(t, []string{filepath.Join(l.ContractDir, "greet.py")}, l.Prefix)
 	require.NoError(t, l.Verify())
 
-	require.NoError(t, os.WriteFile(python, []byte(binary+" newer"), 0o755))
+	require.NoError(t, os.WriteFile(python, []byte(native(t)+" newer"), 0o755))
 	_, err = s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: python, Version: "3.11.2"}, nil)
 	require.NoError(t, err)
 	require.NoError(t, l.Verify(), "what runs is held")

@@ -39,12 +39,12 @@ func collect(t *testing.T, s *Store, remove bool) []Garbage {
 func TestCollectRuntimes(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
-	exec := filepath.Join(files{"bin/tool": binary}.dir(t), "bin", "tool")
+	exec := filepath.Join(files{"bin/tool": native(t)}.dir(t), "bin", "tool")
 	for _, v := range []string{"3.9.0", "3.11.2", "3.12.0"} {
 		_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: exec, Version: v}, nil)
 		require.NoError(t, err)
 	}
-	_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "dash", Exec: exec}, nil)
+	_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "dash", Version: "0.0.0", Exec: exec}, nil)
 	require.NoError(t, err)
 	r := add(t, s, greeter(`, "range": "<3.12.0"`).dir(t))
 	require.Equal(t, "python3@3.11.2", r.Runtime)
@@ -161,7 +161,7 @@ func TestCollect(t *testing.T) {
 func TestEquipHoldsTheRuntime(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
-	exec := filepath.Join(files{"bin/tool": binary}.dir(t), "bin", "tool")
+	exec := filepath.Join(files{"bin/tool": native(t)}.dir(t), "bin", "tool")
 	_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: exec, Version: "3.11.2"}, nil)
 	require.NoError(t, err)
 	in, err := s.bring(t.Context(), Source{Path: greeter("").dir(t)}, nil)

@@ -59,7 +59,10 @@ func TestAddRuntimeRefuses(t *testing.T) {
 	t.Parallel()
 	base, node, _ := registry(t)
 	s := openStore(t, Config{Registry: base})
-	exec := filepath.Join(files{"bin/tool": binary, "bin/script": "#!/bin/dash\n"}.dir(t), "bin")
+	exec := filepath.Join(files{
+		"bin/tool": native(t), "bin/script": "#!/bin/dash\n", "bin/text": "a host name of a machine\n", "bin/empty": "",
+		"bin/other": "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\x16\x00" + strings.Repeat("\x00", 64),
+	}.dir(t), "bin")
 	for n, c := range map[string]struct {
 		src  RuntimeSource
 		want string
@@ -68,8 +71,12 @@ func TestAddRuntimeRefuses(t *testing.T) {
 		"no-exec":           {RuntimeSource{Name: "python3"}, "--exec PATH"},
 		"relative":          {RuntimeSource{Name: "python3", Exec: "tool"}, "absolute"},
 		"version":           {RuntimeSource{Name: "python3", Exec: exec + "/tool", Version: "3.11"}, "want a version"},
-		"script":            {RuntimeSource{Name: "python3", Exec: exec + "/script"}, "script"},
-		"absent":            {RuntimeSource{Name: "python3", Exec: exec + "/absent"}, "no such file"},
+		"script":            {RuntimeSource{Name: "python3", Version: "1.0.0", Exec: exec + "/script"}, "script"},
+		"no-version":        {RuntimeSource{Name: "python3", Exec: exec + "/tool"}, "--version X.Y.Z"},
+		"text":              {RuntimeSource{Name: "foo", Version: "1.0.0", Exec: exec + "/text"}, "it is no executable"},
+		"empty":             {RuntimeSource{Name: "foo", Version: "1.0.0", Exec: exec + "/empty"}, "it is no executable"},
+		"other-system":      {RuntimeSource{Name: "foo", Version: "1.0.0", Exec: exec + "/other"}, "an executable of another system (elf for another processor)"},
+		"absent":            {RuntimeSource{Name: "python3", Version: "1.0.0", Exec: exec + "/absent"}, "no such file"},
 		"system-node":       {RuntimeSource{Name: "node", Exec: exec + "/tool"}, "an executable of this system is never used"},
 		"system-npm":        {RuntimeSource{Name: "npm", Exec: exec + "/tool"}, "never used"},
 		"unknown-integrity": {RuntimeSource{Name: "node", Version: "22.1.0"}, "give the integrity"},
@@ -94,12 +101,12 @@ func TestAddRuntimeRefuses(t *testing.T) {
 func TestChooseRuntimeTakesTheNewest(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
-	exec := filepath.Join(files{"bin/tool": binary}.dir(t), "bin", "tool")
+	exec := filepath.Join(files{"bin/tool": native(t)}.dir(t), "bin", "tool")
 	for _, v := range []string{"3.9.0", "3.11.2", "3.10.0", "4.0.0-rc.1", "4.0.0"} {
 		_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "python3", Exec: exec, Version: v}, nil)
 		require.NoError(t, err)
 	}
-	_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "dash", Exec: exec}, nil)
+	_, err := s.AddRuntime(t.Context(), RuntimeSource{Name: "dash", Version: "0.0.0", Exec: exec}, nil)
 	require.NoError(t, err)
 	all, err := s.Runtimes()
 	require.NoError(t, err)
@@ -115,7 +122,7 @@ func TestChooseRuntimeTakesTheNewest(t *testing.T) {
 // that was replaced is found before the start, and the system's own is never used.
 func TestManagedRuntimeResolverRunsWhatWasVerified(t *testing.T) {
 	s := openStore(t, Config{})
-	system := filepath.Join(files{"bin/python3": binary}.dir(t), "bin")
+	system := filepath.Join(files{"bin/python3": native(t)}.dir(t), "bin")
 	t.Setenv("PATH", system) // there is one
 	_, err := s.Add(t.Context(), Source{Path: greeter("").dir(t)}, nil)
 	require.ErrorIs(t, err, ErrNoRuntime)
@@ -130,11 +137,11 @@ func TestManagedRuntimeResolverRunsWhatWasVerified(t *testing.T) {
 
 	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o700))
 	require.NoError(t, os.Rename(rt.Path, rt.Path+".was"))
-	require.NoError(t, os.WriteFile(rt.Path, []byte(binary), 0o500)) // the same bytes in another file are not enough, beside what was there
+	require.NoError(t, os.WriteFile(rt.Path, []byte(native(t)), 0o500)) // the same bytes in another file are not enough, beside what was there
 	require.ErrorIs(t, l.Verify(), ErrTampered)
 	require.NoError(t, os.Remove(rt.Path+".was"))
 	require.NoError(t, os.Chmod(rt.Path, 0o700))
-	require.NoError(t, os.WriteFile(rt.Path, []byte(binary+" and more"), 0o700))
+	require.NoError(t, os.WriteFile(rt.Path, []byte(native(t)+" and more"), 0o700))
 	require.NoError(t, os.Chmod(rt.Path, 0o500))
 	require.NoError(t, os.Chmod(filepath.Dir(rt.Path), 0o500))
 	require.ErrorIs(t, l.Verify(), ErrTampered)
@@ -153,10 +160,10 @@ func TestManagedRuntimeResolverRunsWhatWasVerified(t *testing.T) {
 func TestRuntimeABICheckIsExact(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Config{})
-	exec := filepath.Join(files{"bin/tool": binary}.dir(t), "bin", "tool")
+	exec := filepath.Join(files{"bin/tool": native(t)}.dir(t), "bin", "tool")
 	runtime := func(name, version, more string) Runtime {
 		at := exec + more
-		require.NoError(t, os.WriteFile(at, []byte(binary+more), 0o700))
+		require.NoError(t, os.WriteFile(at, []byte(native(t)+more), 0o700))
 		rt, err := s.AddRuntime(t.Context(), RuntimeSource{Name: name, Exec: at, Version: version}, nil)
 		require.NoError(t, err)
 		return rt

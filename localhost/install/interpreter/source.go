@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/lendcli/lend/localhost/artifact"
+	"github.com/lendcli/lend/localhost/binary"
 	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
@@ -25,8 +27,7 @@ var ErrNoRegistry = errors.New("no package registry: give --registry URL or set 
 // archive or its executable.
 type Source struct {
 	Name string // an identifier: "node", "npm", "python3"
-	// Version is x.y.z. "" means the tried one of node and npm, and 0.0.0 of an
-	// executable; an archive needs one.
+	// Version is x.y.z. "" means the tried one of node and npm; every other needs one.
 	Version string
 	// Integrity is that of the package of node or npm; it may be "" for the version
 	// that was tried.
@@ -149,34 +150,45 @@ func (src Source) copyExecutable(ctx context.Context, p Place) (depot.Runtime, e
 	if src.Exec == "" || !filepath.IsAbs(src.Exec) || src.File+src.Integrity+src.SHA256 != "" {
 		return depot.Runtime{}, errors.New("give the absolute path of its executable (--exec PATH), or of python an archive with its digest (--archive FILE --sha256 HEX)")
 	}
-	if src.Version == "" {
-		src.Version = "0.0.0"
-	}
 	if !manifest.ExactVersion(src.Version) {
-		return depot.Runtime{}, errors.New("want a version such as 3.11.2")
+		return depot.Runtime{}, errors.New("want a version such as 3.11.2, which an executable does not tell (--version X.Y.Z)")
 	}
 	exec := "bin/" + src.Name
 	stage := p.Progress("copy " + src.Name)
 	err := artifact.ImportFile(ctx, src.Exec, p.Tree, exec, artifact.Options{
 		Limits: artifact.RuntimeLimits(), Progress: func(done int64) { stage(done, 0) },
-		Inspect: func(tree fs.FS) ([]string, error) { return nil, refuseScript(tree, exec) },
+		Inspect: func(tree fs.FS) ([]string, error) { return nil, refuseNoProgram(tree, exec) },
 	})
 	return depot.Runtime{Name: src.Name, Version: src.Version, Exec: exec, Target: Target()}, err
 }
 
-// refuseScript keeps the system from looking up an interpreter that nobody verified.
-func refuseScript(tree fs.FS, p string) error {
+// refuseNoProgram takes only what this system starts by itself: of a script the system
+// would look up an interpreter that nobody verified.
+func refuseNoProgram(tree fs.FS, p string) error {
 	f, err := tree.Open(p)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	head := make([]byte, 2)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return &artifact.RefusedError{Path: p, Reason: "it is no executable"}
+	head, err := io.ReadAll(io.LimitReader(f, binary.HeadSize))
+	if err != nil {
+		return err
 	}
-	if string(head) == "#!" {
+	h, ok := binary.Read(head)
+	switch {
+	case ok && h.RunsOn(runtime.GOOS, runtime.GOARCH):
+		return nil
+	case ok:
+		return &artifact.RefusedError{Path: p, Reason: fmt.Sprintf("it is an executable of another system (%s for %s): this one is %s", h.Format, processors(h), Target())}
+	case strings.HasPrefix(string(head), "#!"):
 		return &artifact.RefusedError{Path: p, Reason: "it is a script: an interpreter is an executable"}
 	}
-	return nil
+	return &artifact.RefusedError{Path: p, Reason: "it is no executable: it begins as neither an ELF, a Mach-O nor a PE file does"}
+}
+
+func processors(h binary.Header) string {
+	if all := strings.Join(h.Archs, ", "); all != "" {
+		return all
+	}
+	return "another processor"
 }
