@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,9 +74,10 @@ func (a *app) connectorShowCommand() *cobra.Command {
 	var version string
 	c := &cobra.Command{
 		Use:   "show KEY",
-		Short: "show a Connector: digests, commands, secrets, readiness",
-		Long: `Show one installed release: its digests, commands and secrets, and whether it is
-what was installed, by its receipts; lend connector verify hashes all its files.
+		Short: "show a Connector: digests, commands, secrets, settings, readiness",
+		Long: `Show one installed release: its digests, commands, secrets and settings, without
+their values, and whether it is what was installed, by its receipts; lend
+connector verify hashes all its files.
 With a running gateway also, for each connection, whether its probe found it
 ready, and what runs. Nothing of the Connector is run by this.`,
 		Example: "  lend connector show github\n  lend connector show github --json",
@@ -100,16 +102,17 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 				if err != nil {
 					return err
 				}
-				state := stateOf(root, r.Manifest.Key, r.Manifest.Version)
+				state, settings := stateOf(root, r.Manifest.Key, r.Manifest.Version), settingsShown(root, r.Manifest)
 				return a.show(struct {
 					SchemaVersion int `json:"schemaVersion"`
 					shownRelease
 					shownInstallation
 					shownLive
 					shownAbout
+					shownSettings
 					State string `json:"state"` // enabled, disabled, partly disabled, removing, unreadable
-				}{jsonSchema, shown, installationShown(found), live, about, state}, func() error {
-					return a.printRelease(shown, about, r, found, live, state)
+				}{jsonSchema, shown, installationShown(found), live, about, settings, state}, func() error {
+					return a.printRelease(shown, about, settings, r, found, live, state)
 				})
 			})
 		},
@@ -118,7 +121,7 @@ ready, and what runs. Nothing of the Connector is run by this.`,
 	return c
 }
 
-func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, found inspect.Result, live shownLive, state string) error {
+func (a *app) printRelease(s shownRelease, about shownAbout, settings shownSettings, r install.Release, found inspect.Result, live shownLive, state string) error {
 	rows := [][]string{
 		{"connector", s.Key + " " + s.Version},
 		{"name", name.Quote(s.DisplayName)},
@@ -132,6 +135,7 @@ func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, 
 	for _, secret := range s.Secrets {
 		rows = append(rows, []string{"secret", secret})
 	}
+	rows = append(rows, settings.rows()...)
 	if len(r.Contract.Commands) == 0 {
 		rows = append(rows, []string{"commands", "none declared: the policy declares those that you share"})
 	}
@@ -153,7 +157,7 @@ func (a *app) printRelease(s shownRelease, about shownAbout, r install.Release, 
 			if p.Required {
 				required = ", required"
 			}
-			rows = append(rows, []string{"", fmt.Sprintf("  %s: %s, %s%s", p.Name, place, p.Schemas[0].Type, required)})
+			rows = append(rows, []string{"", fmt.Sprintf("  %s: %s, %s%s", p.Name, place, typeShown(p), required)})
 		}
 	}
 	return a.table(rows)
@@ -186,15 +190,18 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 					Connectors    []result `json:"connectors"`
 				}{jsonSchema, []result{}}
 				failed := false
+				var hints []string
 				for _, r := range releases {
 					row := result{Key: r.Manifest.Key.String(), Version: r.Manifest.Version.String(), OK: true}
 					if err := s.Verify(cmd.Context(), r.Manifest.Key, r.Manifest.Version); err != nil {
 						row.OK, row.Error, failed = false, err.Error(), true
+						hints = append(hints, verifyHint(err))
 					}
 					all.Connectors = append(all.Connectors, row)
 				}
 				for _, d := range damaged {
 					failed = true
+					hints = append(hints, "lend connector remove "+name.Show(d.Owner)+", then add it again")
 					all.Connectors = append(all.Connectors, result{Key: name.Show(d.Owner), Version: name.Show(d.Version), Error: d.Error()})
 				}
 				err = a.show(all, func() error {
@@ -213,7 +220,10 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 					return nil
 				})
 				if failed {
-					a.note("lend: hint: lend connector add SOURCE, with what it was added from, repairs it")
+					slices.Sort(hints)
+					for _, hint := range slices.Compact(hints) {
+						a.note("lend: hint: %s", hint)
+					}
 					return errors.Join(err, &statusError{1})
 				}
 				return err

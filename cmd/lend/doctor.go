@@ -60,7 +60,11 @@ func (a *app) checks(p paths) []checkup.Check {
 		Directories: []string{p.config, p.state, p.ledger(), p.store(), p.connections(), filepath.Dir(p.socket)},
 		Version:     buildVersion().Version, Port: defaultPort, Contracts: a.installedContracts,
 	})
-	all = append(all, checkup.Connectors(checkup.Places{Store: p.store(), Connections: p.connections(), Publishers: p.publishers()})...)
+	places := checkup.Places{Store: p.store(), Connections: p.connections(), Publishers: p.publishers()}
+	if passphraseGiven() { // nobody is asked for it
+		places.Ask = func(bool) ([]byte, error) { return a.passphrase() }
+	}
+	all = append(all, checkup.Connectors(places)...)
 	return append(all, checkup.Machine(sync.OnceValue(func() checkup.Facts { return checkup.ReadFacts(p.state) }))...)
 }
 

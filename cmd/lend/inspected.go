@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
@@ -68,11 +69,8 @@ func inspectedShown(r inspect.Result) shownRelease {
 // installed.
 func (a *app) notPresent(bad []inspect.Result, err error) error {
 	for _, r := range bad {
-		next := "lend connector remove " + r.Connector.String() + ", then add it again"
-		switch {
-		case r.Reason == inspect.SignatureRequired:
-			next = "lend publisher add PUBLISHER, or lend publisher require --off " + r.Connector.String()
-		case r.State == inspect.Indeterminate:
+		next := r.Fix()
+		if r.State == inspect.Indeterminate && r.Reason != inspect.PublishersUnreadable {
 			next = "lend doctor"
 		}
 		a.note("lend: %s %s: %s: %v; next: %s", r.Connector, r.Version, installedText(string(r.State), string(r.Reason)), r.Err, next)
@@ -81,4 +79,16 @@ func (a *app) notPresent(bad []inspect.Result, err error) error {
 		return &statusError{1}
 	}
 	return err
+}
+
+// verifyHint is what mends a release that is not what was installed.
+func verifyHint(err error) string {
+	var named *hinted
+	if errors.As(signatureError(err), &named) {
+		return named.hint
+	}
+	if errors.Is(err, install.ErrNoRuntime) {
+		return "lend runtime list, and lend runtime add, then lend connector add SOURCE again"
+	}
+	return "lend connector add SOURCE, with what it was added from, repairs it"
 }

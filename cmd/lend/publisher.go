@@ -4,19 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/gateway/ownerfile"
+	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
 
 func (p paths) publishers() *signature.File {
-	return signature.At(filepath.Join(p.config, "publishers.json"))
+	return signature.AtRemembering(filepath.Join(p.config, "publishers.json"), filepath.Join(p.state, "signatures-required.json"))
 }
 
 func (a *app) publisherCommand() *cobra.Command {
@@ -37,16 +40,29 @@ The list is asked when a Connector is added and before each start of it.`,
 
 // signatureError adds the next command to what the list of publishers refuses.
 func signatureError(err error) error {
+	var required *signature.RequiredError
+	var list *signature.FileError
 	switch {
-	case errors.Is(err, signature.ErrUnsigned):
-		return &hinted{err: err, hint: "ask its publisher for a signature, or: lend publisher require --off"}
-	case errors.Is(err, signature.ErrUntrusted):
-		return &hinted{err: err, hint: "if you trust its publisher: lend publisher add PUBLISHER"}
+	case errors.As(err, &required):
+		return &hinted{err: err, hint: required.Fix()}
+	case errors.As(err, &list):
+		return &hinted{err: err, hint: list.Fix()}
 	case errors.Is(err, signature.ErrInvalid):
 		return &hinted{err: err, hint: "get it from its publisher again; without " + signature.FileName + " it is unsigned"}
 	default:
 		return err
 	}
+}
+
+// orHint adds a hint to an error that brings none.
+func orHint(err error, hint string) error {
+	var usage *usageError
+	var withHint *hinted
+	var unsafe *ownerfile.UnsafeError
+	if err == nil || errors.As(err, &usage) || errors.As(err, &withHint) || errors.As(err, &unsafe) || secretHint(err) != "" {
+		return err
+	}
+	return &hinted{err: err, hint: hint}
 }
 
 type shownPublisher struct {
@@ -60,7 +76,8 @@ type shownTrust struct {
 	Publishers    []shownPublisher `json:"publishers"`
 	RequireAll    bool             `json:"requireAll"`
 	Require       []string         `json:"require"`
-	Refused       []string         `json:"refused"` // installed releases of which nothing starts
+	Refused       []string         `json:"refused"`        // installed releases of which nothing starts
+	Lost          bool             `json:"lost,omitempty"` // the list is gone; what it required holds
 }
 
 // changeTrust edits the list, has a running gateway look at it, and shows it.
@@ -73,7 +90,7 @@ func (a *app) changeTrust(cmd *cobra.Command, change func(*signature.Trust) erro
 		return err
 	}
 	if err := p.publishers().Edit(cmd.Context(), change); err != nil {
-		return err
+		return orHint(signatureError(err), "lend publisher "+cmd.Name()+" --help")
 	}
 	if err := a.reconcileRunning(cmd.Context()); err != nil {
 		return err
@@ -88,9 +105,13 @@ func (a *app) showTrust() error {
 	}
 	t, err := p.publishers().Load()
 	if err != nil {
-		return err
+		return signatureError(err)
 	}
-	shown := shownTrust{SchemaVersion: jsonSchema, Publishers: []shownPublisher{}, RequireAll: t.RequireAll, Require: append([]string{}, t.Require...), Refused: []string{}}
+	state, err := p.publishers().Memory()
+	if err != nil {
+		return signatureError(err)
+	}
+	shown := shownTrust{SchemaVersion: jsonSchema, Publishers: []shownPublisher{}, RequireAll: t.RequireAll, Require: append([]string{}, t.Require...), Refused: []string{}, Lost: state == signature.Lost}
 	for _, p := range t.Publishers {
 		shown.Publishers = append(shown.Publishers, shownPublisher{p.ID(), p.Key, append([]string{}, p.Connectors...)})
 	}
@@ -113,6 +134,9 @@ func (a *app) showTrust() error {
 }
 
 func (a *app) printTrust(t shownTrust) error {
+	if t.Lost {
+		a.note("lend: warning: the list of publishers is gone; what had to be signed still has to be")
+	}
 	rows := [][]string{{"PUBLISHER", "CONNECTORS"}}
 	for _, p := range t.Publishers {
 		rows = append(rows, []string{p.ID, orAll(p.Connectors)})
@@ -156,6 +180,9 @@ only. Adding a key again changes which these are.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			one := signature.Publisher{Key: args[0], Connectors: connectors}
+			if err := connectorKeys(connectors); err != nil {
+				return err
+			}
 			return a.changeTrust(cmd, func(t *signature.Trust) error {
 				t.Publishers = slices.DeleteFunc(t.Publishers, func(p signature.Publisher) bool { return p.Key == one.Key })
 				t.Publishers = append(t.Publishers, one)
@@ -165,6 +192,16 @@ only. Adding a key again changes which these are.`,
 	}
 	c.Flags().StringArrayVar(&connectors, "connector", nil, "trust it for this Connector only (repeatable)")
 	return c
+}
+
+// connectorKeys refuses what no Connector can be called.
+func connectorKeys(keys []string) error {
+	for _, k := range keys {
+		if _, err := name.ParseConnectorKey(k); err != nil {
+			return &usageError{err: err, hint: "lend connector list"}
+		}
+	}
+	return nil
 }
 
 func (a *app) publisherListCommand() *cobra.Command {
@@ -206,30 +243,50 @@ func (a *app) publisherRequireCommand() *cobra.Command {
 		Short: "say which Connectors have to be signed by a trusted publisher",
 		Long: `Require that the releases of some Connectors, or of all, are signed by a
 publisher that is trusted for them. Others are not added, and nothing starts of
-those that are installed already. With --off they need not be signed any more.`,
+those that are installed already. With --off they need not be signed any more;
+while --all is on, none can be let off alone.
+
+What has to be signed is remembered in a second place: a list of publishers that
+is lost or deleted requires what it required, and trusts nobody.`,
 		Example: `  lend publisher require github
+  lend publisher require --off github
   lend publisher require --all
   lend publisher require --off --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usagef("lend publisher require --help", "name Connectors, or say --all")
+				again := "lend publisher require "
+				if off {
+					again += "--off "
+				}
+				return usagef(again+"--all, or "+again+"KEY", "name Connectors, or say --all")
 			}
-			return a.changeTrust(cmd, func(t *signature.Trust) error {
-				if all {
-					t.RequireAll = !off
-					return nil
-				}
-				t.Require = slices.DeleteFunc(t.Require, func(k string) bool { return slices.Contains(args, k) })
-				if !off {
-					t.Require = append(t.Require, args...)
-				}
-				return nil
-			})
+			if err := connectorKeys(args); err != nil {
+				return err
+			}
+			return a.changeTrust(cmd, func(t *signature.Trust) error { return requireSigned(t, args, all, off) })
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "of all Connectors")
 	c.Flags().BoolVar(&off, "off", false, "no longer")
 	return c
+}
+
+// requireSigned changes what has to be signed.
+func requireSigned(t *signature.Trust, keys []string, all, off bool) error {
+	switch {
+	case all:
+		t.RequireAll = !off
+		return nil
+	case off && t.RequireAll:
+		return hintf("lend publisher require --off --all, then lend publisher require KEY… for those that have to be",
+			"every release has to be signed, so that %s cannot be let off alone", strings.Join(keys, ", "))
+	}
+	t.Require = slices.DeleteFunc(t.Require, func(k string) bool { return slices.Contains(keys, k) })
+	if !off {
+		slices.Sort(keys)
+		t.Require = append(t.Require, slices.Compact(keys)...)
+	}
+	return nil
 }
 
 func (a *app) publisherNewCommand() *cobra.Command {
@@ -244,7 +301,7 @@ machines. NAME is what they will see: a domain of yours, for example.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {
-				return usagef("--out FILE", "say where to keep the private key")
+				return usagef("lend publisher new "+args[0]+" --out FILE", "say where to keep the private key")
 			}
 			file, err := filepath.Abs(out)
 			if err != nil {
@@ -252,7 +309,7 @@ machines. NAME is what they will see: a domain of yours, for example.`,
 			}
 			key, err := signature.NewKey(file, args[0])
 			if err != nil {
-				return err
+				return orHint(err, "lend publisher new example.com --out FILE, a file that is not there")
 			}
 			r := struct {
 				SchemaVersion int    `json:"schemaVersion"`
@@ -283,7 +340,7 @@ and goes where that goes. It is no part of the release: others can add theirs.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if key == "" {
-				return usagef("--key FILE", "name the file with the private key")
+				return usagef("lend publisher sign "+args[0]+" --key FILE", "name the file with the private key")
 			}
 			path, err := filepath.Abs(args[0])
 			if err != nil {
@@ -296,7 +353,7 @@ and goes where that goes. It is no part of the release: others can add theirs.`,
 			return a.withStore("", func(s *install.Store) error {
 				subject, file, err := s.Sign(cmd.Context(), path, keyFile, a.progress())
 				if err != nil {
-					return err
+					return orHint(sourceError(path, err), signFix(keyFile, err))
 				}
 				r := struct {
 					SchemaVersion int    `json:"schemaVersion"`
@@ -311,6 +368,17 @@ and goes where that goes. It is no part of the release: others can add theirs.`,
 	}
 	c.Flags().StringVar(&key, "key", "", "the file with the private key")
 	return c
+}
+
+// signFix is what mends a signature that could not be made.
+func signFix(keyFile string, err error) string {
+	switch info, look := os.Stat(keyFile); {
+	case look != nil:
+		return "--key with the file that lend publisher new wrote"
+	case info.Mode().Perm()&0o077 != 0 && errors.Is(err, connection.ErrUnsafe):
+		return "chmod 600 " + keyFile
+	}
+	return "lend publisher sign --help"
 }
 
 type shownSigner struct {

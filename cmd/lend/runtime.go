@@ -2,13 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/artifact"
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/interpreter"
+	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 func (a *app) runtimeCommand() *cobra.Command {
@@ -32,8 +38,8 @@ tried Node.js and npm, which are npm packages themselves, pinned by integrity;
 the system's node and npm are never used. "python" or "python3" takes an archive
 that you have (--archive, --sha256): a tar.gz or zip with bin/python3 and its
 standard library, all of which is kept and verified from then on. Any other name
-takes one executable of this machine (--exec), which is copied; its library
-stays the system's.
+takes one executable of this machine (--exec, --version), which is copied; its
+library stays the system's.
 
 The registry is reached through $HTTPS_PROXY, if set, and trusts the
 certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
@@ -45,6 +51,9 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src.Name = args[0]
+			if err := runtimeUsage(src); err != nil {
+				return err
+			}
 			var err error
 			for _, p := range []*string{&src.File, &src.Exec, &src.Archive} {
 				if *p != "" {
@@ -57,16 +66,13 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 				if src.Name == "node" && src.Version == "" && src.File == "" && src.Exec == "" {
 					all, err := s.AddNode(cmd.Context(), a.progress())
 					if err != nil {
-						return err
+						return orHint(storeError(err), "lend runtime add node --registry https://HOST")
 					}
 					return a.showRuntimes(all)
 				}
 				r, err := s.AddRuntime(cmd.Context(), src, a.progress())
 				if err != nil {
-					return err
-				}
-				if src.Exec != "" && src.Version == "" {
-					a.note("lend: without --version it counts as %s, which fits no range of a Connector", r.Version)
+					return orHint(storeError(err), runtimeFix(src, err))
 				}
 				a.noteReplaced(cmd.Context(), r)
 				return a.showRuntimes([]install.Runtime{r})
@@ -74,7 +80,7 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&src.Version, "version", "", "the version (default: the tried one)")
+	f.StringVar(&src.Version, "version", "", "the version (default: the tried one of node and npm)")
 	f.StringVar(&src.Integrity, "integrity", "", "sha512-… of the package, where the version is not the tried one")
 	f.StringVar(&src.File, "file", "", "the package's tarball, instead of fetching it")
 	f.StringVar(&src.Exec, "exec", "", "the executable to copy, for all but node and npm")
@@ -82,6 +88,44 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 	f.StringVar(&src.SHA256, "sha256", "", "the digest of that archive")
 	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
+}
+
+// runtimeUsage refuses what no flag could be meant by. An executable does not tell its
+// version, and nothing runs it to ask: a Connector's range is of what the owner says.
+func runtimeUsage(src install.RuntimeSource) error {
+	if _, err := name.ParseCommand(src.Name); err != nil || manifest.CheckPath(src.Name) != nil {
+		return usagef("lend runtime add node", "%s is no name of an interpreter: want one such as node or python3", name.Quote(src.Name))
+	}
+	again := "lend runtime add " + src.Name
+	switch managed := src.Name == interpreter.Node || src.Name == interpreter.NPM; {
+	case managed && src.Exec+src.Archive != "":
+		return usagef(again, "node and npm come from their packages: an executable of this system is never used")
+	case managed:
+		return nil
+	case src.Exec+src.Archive == "":
+		return usagef(again+" --version X.Y.Z --exec PATH", "give its executable (--exec PATH), or of python an archive with its digest (--archive FILE --sha256 HEX)")
+	case src.Version == "":
+		return usagef(again+" --version X.Y.Z …", "--version is missing: which one it is cannot be told from the file")
+	}
+	return nil
+}
+
+// runtimeFix is what mends an interpreter that could not be added.
+func runtimeFix(src install.RuntimeSource, err error) string {
+	var refused *artifact.RefusedError
+	switch {
+	case src.Archive != "" && len(src.SHA256) != 64:
+		return `--sha256 "$(sha256sum < FILE | cut -c -64)", if the file is from where you trust`
+	case src.Archive != "" && errors.As(err, &refused):
+		return "the archive that the digest was published of: a tar.gz or zip with bin/python3 and its library"
+	case errors.As(err, &refused) && src.Exec != "":
+		return "--exec with the program itself: file " + src.Exec + " says what that one is"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return "a path of a file that is there and that you may read"
+	case src.Name == interpreter.Node || src.Name == interpreter.NPM:
+		return "lend runtime add " + src.Name + ", without --version, --integrity and --file, takes the tried one"
+	}
+	return "lend runtime add --help"
 }
 
 // noteReplaced names the releases that ran on what an interpreter has replaced.
@@ -107,7 +151,7 @@ func (a *app) runtimeListCommand() *cobra.Command {
 			return a.withStore("", func(s *install.Store) error {
 				all, err := s.Runtimes()
 				if err != nil {
-					return err
+					return orHint(err, "lend doctor")
 				}
 				return a.showRuntimes(all)
 			})

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -45,11 +48,11 @@ func (a *app) withConnection(ctx context.Context, key, id string, use useOf, f f
 		}
 		cid, err := name.ParseConnectionID(id)
 		if err != nil {
-			return &usageError{err: err}
+			return &usageError{err: err, hint: "--connection " + connection.Default}
 		}
 		c, made, err := openConnection(root, r.Manifest.Key, cid, use)
 		if err != nil {
-			return err
+			return orHint(err, "lend doctor")
 		}
 		switch err = f(c, r); {
 		case err != nil && made:
@@ -116,28 +119,37 @@ As soon as there are two, each rule of the policy must name the one it means.`,
   lend connector secret set github token --connection work < token.txt`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			label, err := name.ParseLabel(args[1])
+			label, err := secretLabel(args[0], args[1])
 			if err != nil {
-				return &usageError{err: err}
+				return err
 			}
+			again := fmt.Sprintf("lend connector secret set %s %s < FILE", args[0], label)
 			in := a.in
 			if file != "" {
 				f, err := os.Open(file)
 				if err != nil {
-					return err
+					return &hinted{err: err, hint: "--file with a file that is there and that you may read"}
 				}
 				defer func() { _ = f.Close() }()
 				in = f
-			} else if isTerminal(a.in) {
-				return usagef("lend connector secret set KEY NAME < FILE", "a secret is read from standard input or --file, not from a terminal")
+			} else if isTerminal(a.in) && !isNothing(a.in) {
+				return usagef(again, "a secret is read from standard input or --file, not from a terminal")
+			}
+			value := bufio.NewReader(in)
+			if _, err := value.Peek(1); errors.Is(err, io.EOF) {
+				return usagef(again, "there is no secret in it: %s is empty", emptyInput(file))
 			}
 			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
-				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, in)
-				if errors.Is(err, connection.ErrNotFound) {
-					return &hinted{err: err, hint: fmt.Sprintf("lend connector secret set %s %s --env VARIABLE", args[0], label)}
-				}
-				if err != nil {
-					return err
+				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, value)
+				switch {
+				case errors.Is(err, connection.ErrNotFound):
+					return &hinted{err: err, hint: fmt.Sprintf("lend connector secret set %s %s --env VARIABLE < FILE", args[0], label)}
+				case errors.Is(err, connection.ErrReserved), errors.Is(err, connection.ErrConflict):
+					return &hinted{err: err, hint: "another --env; taken are those of lend connector secret list " + args[0] + " and setting list " + args[0]}
+				case errors.Is(err, sealed.ErrCorrupt):
+					return &hinted{err: err, hint: "lend connector secret key"}
+				case err != nil:
+					return orHint(err, again)
 				}
 				return a.show(struct {
 					SchemaVersion int    `json:"schemaVersion"`
@@ -152,6 +164,34 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 	return c
 }
 
+// secretLabel reads the name of a secret.
+func secretLabel(key, text string) (name.Label, error) {
+	label, err := name.ParseLabel(text)
+	if err != nil {
+		return label, &usageError{err: err, hint: "lend connector secret list " + harmless(key)}
+	}
+	return label, nil
+}
+
+// isNothing tells whether a stream is the null device, which is a character device, and
+// no terminal.
+func isNothing(v any) bool {
+	f, ok := v.(*os.File)
+	if !ok {
+		return false
+	}
+	have, err := f.Stat()
+	null, errNull := os.Stat(os.DevNull)
+	return err == nil && errNull == nil && os.SameFile(have, null)
+}
+
+func emptyInput(file string) string {
+	if file == "" {
+		return "standard input"
+	}
+	return name.Quote(file)
+}
+
 func (a *app) secretListCommand() *cobra.Command {
 	var id string
 	c := &cobra.Command{
@@ -163,7 +203,7 @@ func (a *app) secretListCommand() *cobra.Command {
 			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
 				if err != nil {
-					return err
+					return orHint(err, "lend doctor")
 				}
 				type row struct {
 					Name     string `json:"name"`
@@ -205,13 +245,13 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 		Example: "  lend connector secret remove github token",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			label, err := name.ParseLabel(args[1])
+			label, err := secretLabel(args[0], args[1])
 			if err != nil {
-				return &usageError{err: err}
+				return err
 			}
 			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
 				if err := c.DeleteSecret(label); err != nil {
-					return err
+					return orHint(err, "lend connector secret list "+args[0])
 				}
 				return a.show(struct {
 					SchemaVersion int    `json:"schemaVersion"`
@@ -242,7 +282,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
 				if err := c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]); err != nil {
-					return err
+					return orHint(err, "another NAME or VALUE; lend connector show "+args[0]+" has the names that it declares")
 				}
 				return a.showSettings(c)
 			})
@@ -256,7 +296,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
 				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
-					return err
+					return orHint(err, "lend connector setting list "+args[0])
 				}
 				return a.showSettings(c)
 			})
@@ -284,7 +324,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 func (a *app) showSettings(c *connection.Connection) error {
 	cfg, err := c.Config()
 	if err != nil {
-		return err
+		return orHint(err, "lend doctor")
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = map[string]string{}
@@ -361,9 +401,9 @@ func (a *app) login(cmd *cobra.Command, q route.Query) (err error) {
 	case err != nil:
 		return err
 	case exit.Signal != "":
-		return hintf("", "the login ended by %s", exit.Signal)
+		return hintf("lend connector login "+q.Connector.String(), "the login ended by %s", exit.Signal)
 	case exit.Code != 0:
-		return hintf("", "the login ended with exit status %d", exit.Code)
+		return hintf("lend connector login "+q.Connector.String(), "the login ended with exit status %d", exit.Code)
 	default:
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/sealed"
@@ -43,19 +44,21 @@ func (a *app) secretsLockedHere(s *install.Store) error {
 	if err != nil {
 		return err
 	}
-	given := false
-	for _, v := range []string{"LEND_PASSPHRASE", "LEND_PASSPHRASE_FD"} {
-		_, ok := os.LookupEnv(v)
-		given = given || ok
-	}
 	root, err := a.connections(p)
 	if err != nil {
 		return err
 	}
-	if src, err := root.Sealed().Source(); err == nil && src.Kind == sealed.Passphrase && !given {
+	if src, err := root.Sealed().Source(); err == nil && src.Kind == sealed.Passphrase && !passphraseGiven() {
 		return nil
 	}
 	return secretsLocked(s, root)
+}
+
+// passphraseGiven tells whether a variable has the passphrase, so that nobody is asked.
+func passphraseGiven() bool {
+	_, text := os.LookupEnv("LEND_PASSPHRASE")
+	_, fd := os.LookupEnv("LEND_PASSPHRASE_FD")
+	return text || fd
 }
 
 // keySource reads a source as the owner writes it: the path may be relative.
@@ -128,7 +131,14 @@ the passphrase, start it again.`,
   lend connector secret key renew`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return a.withSealed(func(s *sealed.Store) error { return a.showKey(s, s.Check()) })
+			return a.withConnections(func(root *connection.Root) error {
+				locked := root.Sealed().Check()
+				if err := a.showKey(root.Sealed(), locked); err != nil || locked == nil {
+					return orHint(err, checkup.KeyFix(root))
+				}
+				a.note("lend: hint: %s", checkup.KeyFix(root))
+				return nil
+			})
 		},
 	}
 	set := &cobra.Command{
@@ -148,7 +158,7 @@ LEND_NEW_PASSPHRASE_FD or LEND_NEW_PASSPHRASE. It may be stopped at any moment.`
 			}
 			return a.withSealed(func(s *sealed.Store) error {
 				if err := s.Rewrap(src); err != nil {
-					return err
+					return orHint(err, "lend connector secret key set --help")
 				}
 				return a.showKey(s, nil)
 			})
@@ -164,7 +174,7 @@ stays. It may be stopped at any moment and run again; nothing is lost.`,
 		RunE: func(*cobra.Command, []string) error {
 			return a.withSealed(func(s *sealed.Store) error {
 				if err := s.Rotate(); err != nil {
-					return err
+					return orHint(err, "lend connector secret key, then lend doctor")
 				}
 				return a.showKey(s, nil)
 			})
@@ -175,15 +185,19 @@ stays. It may be stopped at any moment and run again; nothing is lost.`,
 }
 
 func (a *app) withSealed(f func(*sealed.Store) error) error {
+	return a.withConnections(func(root *connection.Root) error { return f(root.Sealed()) })
+}
+
+func (a *app) withConnections(f func(*connection.Root) error) error {
 	p, err := a.paths()
 	if err != nil {
 		return err
 	}
 	root, err := a.connections(p)
 	if err != nil {
-		return err
+		return orHint(err, "chmod 700 "+p.connections())
 	}
-	return f(root.Sealed())
+	return f(root)
 }
 
 // showKey tells about the source; locked is why nothing can be opened, or nil.

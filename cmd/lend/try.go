@@ -150,7 +150,7 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		return lost
 	}
 	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
-		return s.side.explained(err, grant.Connector, grant.Version)
+		return s.side.explained(ctx, err, grant.Connector, grant.Version)
 	}
 	return err
 }
@@ -165,7 +165,7 @@ func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, g le
 		return err
 	}
 	if err := s.side.host.ReconcileRelease(ctx, g.Connector, g.Version); err != nil {
-		return storeError(err)
+		return orHint(storeError(err), "lend doctor")
 	}
 	_, identity, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
@@ -39,9 +43,9 @@ func lockedSecretsText(why error) string {
 	return fmt.Sprintf("no command that needs a secret starts: %v; next: %s", why, hint)
 }
 
-// explained adds to the refusal of a start what the owner has to do about the secrets,
-// if it is because of them.
-func (o *ownersSide) explained(refused error, key name.ConnectorKey, version name.Version) error {
+// explained adds to the refusal of a start what the owner has to do about the settings,
+// secrets and homes of the Connector, if something is wrong with one of them.
+func (o *ownersSide) explained(ctx context.Context, refused error, key name.ConnectorKey, version name.Version) error {
 	r, err := o.store.Release(key, version)
 	if err != nil {
 		return refused
@@ -51,9 +55,9 @@ func (o *ownersSide) explained(refused error, key name.ConnectorKey, version nam
 		return refused
 	}
 	for _, c := range accounts {
-		_, err := c.Environment(connection.DeclaredBy(r.Manifest), nil, nil)
-		if hint := secretHint(err); hint != "" {
-			return &hinted{err: fmt.Errorf("%w: %w", refused, err), hint: hint}
+		var unready *checkup.UnreadyError
+		if errors.As(checkup.Unready(ctx, o.root, c, r.Manifest), &unready) {
+			return &hinted{err: fmt.Errorf("%w: %w", refused, unready), hint: cmp.Or(secretHint(unready.Err), unready.Fix)}
 		}
 	}
 	return refused
