@@ -371,8 +371,10 @@ func (s *serving) neverStarted(recorded []gateway.OperationStatus) (out []admin.
 			ID: k.Operation.String(), State: admin.StateNotStarted, Peer: k.Holder.String(), Issuer: k.Issuer.String(), Invocation: k.Invocation.String(),
 			Code: protocol.CodeCancelled.String(), Detail: "its caller cancelled it before it started",
 		}
-		if called := s.side.policy.Load().Content().NameOf(k.Holder); called != o.Peer {
-			o.PeerName = called
+		if p := s.side.policy.Load(); p != nil {
+			if called := p.Content().NameOf(k.Holder); called != o.Peer {
+				o.PeerName = called
+			}
 		}
 		out = append(out, o)
 	}
