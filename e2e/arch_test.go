@@ -264,7 +264,7 @@ var budgetExceptions = map[string]budget{
 	"gateway/client":     {codeLines: 1350, adr: "0072-the-holder-attaches-by-id.md"},
 	"lease":              {codeLines: 1600, exported: 26, adr: "0092-lease-budget.md"},
 	"policy":             {exported: 30, adr: "0025-policy-packages.md"},
-	"policy/edit":        {codeLines: 1360, adr: "0172-a-peer-is-dismissed-in-one-place.md"},
+	"policy/edit":        {codeLines: 1370, adr: "0172-a-peer-is-dismissed-in-one-place.md"},
 	"localhost/install":  {files: 13, codeLines: 1660, adr: "0111-signatures-travel-beside-the-release.md"},
 	"localhost/manifest": {exported: 28, adr: "0110-a-manifest-is-run-whole-or-refused.md"},
 	"localhost/process":  {codeLines: 1620, adr: "0054-three-systems-in-one-package.md"},
