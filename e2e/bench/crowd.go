@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -74,7 +75,7 @@ func (c crowd) gatewayCase(ctx context.Context) (Sample, error) {
 	}
 	defer leave()
 	before, _ := memory(pid)
-	end, err := c.beSilent(ctx, s)
+	end, live, err := c.beSilent(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -87,23 +88,30 @@ func (c crowd) gatewayCase(ctx context.Context) (Sample, error) {
 		return nil, err
 	}
 	sample[crowdedStart] = crowded[p50] / alone[p50]
+	if n := live(); n != c.silent {
+		return nil, fmt.Errorf("%d of %d operations are still live", n, c.silent)
+	}
 	return sample, nil
 }
 
-// beSilent starts operations that do nothing until end is called.
-func (c crowd) beSilent(ctx context.Context, s *sdk) (end func(), err error) {
+// beSilent starts operations that do nothing until end is called; live counts those that
+// have not ended.
+func (c crowd) beSilent(ctx context.Context, s *sdk) (end func(), live func() int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	var n atomic.Int64
+	live = func() int { return int(n.Load()) }
 	end = func() { cancel(); running.Wait() }
 	for range c.silent {
 		cmd := s.clients["child"].Command(ctx, "child", "sleep")
 		if err := cmd.Start(); err != nil {
 			end()
-			return nil, err
+			return nil, nil, err
 		}
-		running.Go(func() { _ = cmd.Wait() })
+		n.Add(1)
+		running.Go(func() { _ = cmd.Wait(); n.Add(-1) })
 	}
-	return end, nil
+	return end, live, nil
 }
 
 // leanCase is what connections cost where nothing but libp2p is.

@@ -9,6 +9,7 @@ package main
 import (
 	"os"
 	"strconv"
+	"time"
 )
 
 const block = 64 << 10
@@ -25,7 +26,9 @@ func main() {
 	case "cat":
 		pump(os.Stdout)
 	case "sleep":
-		select {}
+		for {
+			time.Sleep(time.Hour) // an empty select would be taken for a deadlock
+		}
 	default:
 		os.Exit(64)
 	}
