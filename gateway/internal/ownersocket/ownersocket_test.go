@@ -199,7 +199,6 @@ func TestOneListens(t *testing.T) {
 			old.SetUnlinkOnClose(false)
 			require.NoError(t, old.Close())
 		}
-		// Several processes have several names for what they make; here it is one.
 		const many = 8
 		got := make(chan net.Listener, many)
 		begin := make(chan struct{})
@@ -224,7 +223,7 @@ func TestOneListens(t *testing.T) {
 		for l := range got {
 			if l != nil {
 				won++
-				defer func() { _ = l.Close() }()
+				t.Cleanup(func() { _ = l.Close() })
 			}
 		}
 		require.Equal(t, 1, won, "round %d", round)
