@@ -136,12 +136,15 @@ func TestProgressCountsInput(t *testing.T) {
 }
 
 func TestProgressIsForTerminals(t *testing.T) {
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device
+	device, err := os.OpenFile("/dev/zero", os.O_WRONLY, 0) // a character device
+	require.NoError(t, err)
+	defer device.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer null.Close()
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	a := newApp(nil, strings.NewReader(""), io.Discard, null)
+	a := newApp(nil, strings.NewReader(""), io.Discard, device)
 	p := a.newProgress(false)
 	require.NotNil(t, p)
 	p.end()
@@ -155,6 +158,7 @@ func TestProgressIsForTerminals(t *testing.T) {
 	a.json = true
 	require.Nil(t, a.newProgress(false))
 	require.Nil(t, newApp(nil, nil, io.Discard, &bytes.Buffer{}).newProgress(false), "a pipe")
+	require.Nil(t, newApp(nil, nil, io.Discard, null).newProgress(false), "nobody")
 }
 
 // Every command has its page, and no line of one is a request that we did not write.
