@@ -57,7 +57,7 @@ var arrows = []struct {
 	{"gateway/synopsis/schema", nil, "bytes in, values out"},
 	{"gateway/netconf", nil, "transport settings that both ends share"},
 	{"gateway/operation", []string{"gateway/operation/*", "localhost/failpoint", "protocol", "localhost/route"}, "one run; it knows no peer, lease, policy or ledger"},
-	{"gateway/operation/*", nil, "parts of it"},
+	{"gateway/operation/*", []string{"protocol"}, "parts of it"},
 	{"gateway/revocations", []string{"gateway/ownerfile", "protocol/name", "lease", "lease/revocation"}, "a file of revocations; it decides by them alone"},
 	{"gateway/early", []string{"gateway/ledger", "gateway/ownerfile", "protocol/name"}, "a file of keys of operations"},
 	{"gateway/issued", []string{"gateway/ownerfile", "protocol/name", "lease"}, "files about leases that were issued here"},
