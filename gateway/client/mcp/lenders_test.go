@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +97,7 @@ func TestNamesOfTools(t *testing.T) {
 	}
 	var before []string
 	for turn := range 2 {
-		l := &scripted{lent: lent}
+		l := &scripted{lent: slices.Clone(lent)}
 		c := connect(t, newServer(t, mcp.Config{Lenders: []mcp.Lender{l}}), nil)
 		got := names(t, c)
 		require.Len(t, got, len(lent))
@@ -175,6 +176,7 @@ func TestLendersThatFail(t *testing.T) {
 	require.Equal(t, 2, one.closed, "New has taken it over")
 	_, err = mcp.New(t.Context(), mcp.Config{})
 	require.Error(t, err)
+	require.NotErrorIs(t, err, mcp.ErrOver, "there never was one")
 }
 
 // Two lenders of one command: it is there once, and the one that lends it for longer

@@ -175,7 +175,7 @@ func TestReadRefuses(t *testing.T) {
 		"half-read":      `{"type":"object","properties":{},"required":5}`,
 		"half":           `{"allOf":[{"type":"object","properties":{}},{"type":"object"}]}`,
 		"rest-of-what":   `{"type":"object","properties":{"rest":{"type":"array","x-lend-place":{"rest":true}}}}`,
-		"two-rests":      `{"type":"object","properties":{"a":{"items":{},"x-lend-place":{"rest":true}},"b":{"items":{},"x-lend-place":{"rest":true}}}}`,
+		"two-rests":      `{"type":"object","properties":{"a":{"items":{"type":"string"},"maxItems":2,"x-lend-place":{"rest":true}},"b":{"items":{"type":"string"},"maxItems":2,"x-lend-place":{"rest":true}}}}`,
 		"const-of-other": `{"type":"object","properties":{"a":{"type":"string","const":1,"x-lend-place":{"flag":"--a"}}}}`,
 		"deep":           strings.Repeat(`{"items":`, 12000) + "1" + strings.Repeat("}", 12000),
 	} {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,6 +45,13 @@ func TestOnlyLoopback(t *testing.T) {
 		_, err := loopback.Listen(t.Context(), address, zerolog.Nop())
 		require.ErrorIs(t, err, loopback.ErrNotLoopback, address)
 	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	t.Parallel()
+	e := listen(t)
+	_, err := loopback.Listen(t.Context(), strings.TrimPrefix(e.URL(), "http://"), zerolog.Nop())
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }
 
 // ask sends one request as it is written.
@@ -89,7 +97,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 	for _, head := range []string{
 		"Host: evil.example" + port, "Host: 127.0.0.1", "Host: 127.0.0.1:1", "Host: ADDRESS.evil.example", "Host:",
-		"Host: ADDRESS\r\nOrigin: http://evil.example", "Host: ADDRESS\r\nOrigin: https://ADDRESS", "Host: ADDRESS\r\nOrigin: null", "Host: ADDRESS\r\nOrigin:",
+		"Host: ADDRESS\r\nOrigin: http://evil.example", "Host: ADDRESS\r\nOrigin: https://ADDRESS", "Host: ADDRESS\r\nOrigin: ADDRESS", "Host: ADDRESS\r\nOrigin: null", "Host: ADDRESS\r\nOrigin:",
 		"Host: ADDRESS\r\nOrigin: http://ADDRESS\r\nOrigin: http://evil.example",
 	} {
 		require.Equal(t, 403, status(head+"\r\nAuthorization: Bearer "+one+"\r\n"), head)
