@@ -220,7 +220,7 @@ func TestRouteWithoutItsRuntime(t *testing.T) {
 	require.NoError(t, root.Close())
 	row := w.rows()["route"][0]
 	require.Equal(t, Fail, row.Status)
-	require.Equal(t, "lend runtime add py, then lend connector add DIRECTORY again", row.Fix)
+	require.Equal(t, "lend runtime add py --version 3.1.0, from what it came from, then lend connector add DIRECTORY again", row.Fix)
 	require.Equal(t, Skip, w.rows()["runtimes"][0].Status)
 }
 

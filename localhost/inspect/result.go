@@ -82,9 +82,9 @@ func (r Result) Fix() string {
 	case RuntimeAbsent, RuntimeReplaced:
 		runtime := "NAME"
 		if r.Release != nil {
-			runtime, _, _ = strings.Cut(r.Release.Runtime, "@")
+			runtime = strings.Replace(r.Release.Runtime, "@", " --version ", 1)
 		}
-		return "lend runtime add " + runtime + ", then lend connector add DIRECTORY again"
+		return "lend runtime add " + runtime + ", from what it came from, then lend connector add DIRECTORY again"
 	case FilesChanged:
 		return "lend connector add SOURCE, with what it was added from"
 	case ReceiptInvalid, SignatureInvalid:
