@@ -100,7 +100,7 @@ func (s *Store) tidyArchives(ctx context.Context, key name.ConnectorKey, remove 
 	var used []download.Pin
 	versions, err := s.Versions(key)
 	if err != nil {
-		return nil, nil // nor of how many
+		return nil, nil //nolint:nilerr // nobody knows what they are made of
 	}
 	for _, v := range versions {
 		r, err := s.Release(key, v)

@@ -40,6 +40,7 @@ func damages() map[string]struct {
 	}
 	receipt := func(text string) func(*testing.T, string) {
 		return func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.WriteFile(filepath.Join(at, "1.0.0", "receipt.json"), []byte(text), 0o600))
 		}
 	}
@@ -47,26 +48,32 @@ func damages() map[string]struct {
 		"receipt-cut-off": {receipt(`{"format": 1, "dir`), "printer 1.0.0", true},
 		"receipt-empty":   {receipt(""), "printer 1.0.0", true},
 		"receipt-is-a-directory": {func(t *testing.T, at string) {
+			t.Helper()
 			p := filepath.Join(at, "1.0.0", "receipt.json")
 			require.NoError(t, os.Remove(p))
 			require.NoError(t, os.MkdirAll(filepath.Join(p, "x"), 0o700))
 		}, "printer 1.0.0", true},
 		"manifest": {func(t *testing.T, at string) {
+			t.Helper()
 			p := one(t, filepath.Join(at, "1.0.0", "*", "artifact", "connector-manifest.json"))
 			require.NoError(t, os.Chmod(p, 0o600))
 			require.NoError(t, os.WriteFile(p, []byte("{"), 0o600))
 		}, "printer 1.0.0", true},
 		"files-moved": {func(t *testing.T, at string) {
+			t.Helper()
 			p := filepath.Dir(one(t, filepath.Join(at, "1.0.0", "*", "artifact")))
 			require.NoError(t, os.Rename(p, filepath.Join(filepath.Dir(p), "elsewhere")))
 		}, "printer 1.0.0", true},
 		"version-moved": {func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.Rename(filepath.Join(at, "1.0.0"), filepath.Join(at, "1.0.1")))
 		}, "printer 1.0.1", false},
 		"connector-moved": {func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.Rename(at, filepath.Join(filepath.Dir(at), "moved")))
 		}, "moved 1.0.0", false},
 		"connector-is-a-link": {func(t *testing.T, at string) {
+			t.Helper()
 			require.NoError(t, os.Rename(at, at+".far"))
 			require.NoError(t, os.Symlink("printer.far", at))
 			require.NoError(t, os.Rename(at+".far", filepath.Join(filepath.Dir(filepath.Dir(at)), "far")))
@@ -236,9 +243,23 @@ func TestCollectBesideDamage(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(at, "receipt.json"), b, 0o600))
 	starts(t, s, r)
 
+	// Nor can anybody tell what a Connector needs that cannot be listed.
+	far := filepath.Join(s.cfg.Dir, "connectors", "far")
+	require.NoError(t, os.Symlink("nowhere", far))
+	require.NoError(t, os.MkdirAll(filepath.Join(downloads, "far", "candidate"), 0o700))
+	_, kept, err := s.Collect(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Empty(t, kept, "it has no files")
+	require.DirExists(t, filepath.Join(downloads, "far", "candidate"))
+	gone, kept, err := s.CollectRuntimes(t.Context(), true, nil)
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	require.Len(t, kept, 1)
+	require.NoError(t, os.Remove(far))
+
 	// An interpreter that is damaged is kept, and is told of apart.
 	require.NoError(t, os.WriteFile(filepath.Join(s.cfg.Dir, "runtimes", "python3", "3.9.0", "receipt.json"), []byte("{"), 0o600))
-	gone, kept, err := s.CollectRuntimes(t.Context(), true, nil)
+	gone, kept, err = s.CollectRuntimes(t.Context(), true, nil)
 	require.NoError(t, err)
 	require.Empty(t, gone)
 	require.Len(t, kept, 1)

@@ -16,7 +16,7 @@ import (
 )
 
 // Damage is a Connector, or a release of it, that cannot be read. It is an error.
-type Damage = depot.Damage
+type Damage = depot.Damage //nolint:errname // see there
 
 // Releases lists what is installed, by key and version, without hashing anything, and
 // apart from it what cannot be read: that keeps nobody from the others. What an update

@@ -15,7 +15,7 @@ import (
 // Damage is something of the store that cannot be read or understood: nobody can tell
 // what it is, or what it needs. It is an error about exactly one Connector or runtime,
 // and says nothing of the others.
-type Damage struct {
+type Damage struct { //nolint:errname // a finding first, which is shown beside what is whole
 	Kind    string // Connectors, Runtimes or Downloads
 	Owner   string // the directory of a Connector or runtime, as it is on the disk
 	Version string // that of a version; "": nothing of the owner can be listed
@@ -81,6 +81,9 @@ func (d *Depot) Slots(kind string) (all []Slot, damaged []*Damage, err error) {
 // them. An owner that is not there has none.
 func (d *Depot) SlotsOf(kind, owner string) (all []Slot, damaged []*Damage) {
 	versions, links, err := d.entries(path.Join(kind, owner))
+	if info, look := d.root.Lstat(path.Join(kind, owner)); look == nil && info.Mode()&fs.ModeSymlink != 0 {
+		err = errLink // wherever it leads, if anywhere
+	}
 	if err != nil {
 		return nil, []*Damage{{Kind: kind, Owner: owner, Err: err}}
 	}
