@@ -415,3 +415,21 @@ func TestRealStore(t *testing.T) {
 	o.Close()
 	require.NoError(t, routes.Close(t.Context()))
 }
+
+// What a reconciliation said of a release that could not be read is over as soon as one
+// says more of it.
+func TestMendedReleaseHasNoGhost(t *testing.T) {
+	t.Parallel()
+	id := identity(t, "tool", "default", "a")
+	all := id
+	all.Connection, all.ReleaseDigest, all.ContractHash = name.ConnectionID{}, "", ""
+	d := disk{releases: []inspect.Result{installed(id)}}
+	damaged, mended := Receipt{Identity: all, State: "failed", Problem: true}, Receipt{Identity: id, State: "published"}
+	now := composed(d, nil, nil, []Receipt{damaged})
+	require.Len(t, now, 1)
+	require.True(t, now[0].Receipt.Problem)
+	now = composed(d, nil, nil, []Receipt{damaged, mended})
+	require.Len(t, now, 1)
+	require.Equal(t, mended, now[0].Receipt)
+	require.Len(t, composed(d, nil, nil, []Receipt{mended, damaged}), 2, "damaged again")
+}
