@@ -165,11 +165,16 @@ func (o *Operation) Run(p route.Process) {
 	o.mu.Lock()
 	o.detachedLocked()
 	o.mu.Unlock()
-	var outputs, all sync.WaitGroup
+	var all sync.WaitGroup
+	var ended atomic.Int32
 	for i := range o.out {
-		outputs.Go(func() { o.pumped(&o.out[i]) })
+		all.Go(func() {
+			o.pumped(&o.out[i])
+			if int(ended.Add(1)) == len(o.out) {
+				close(o.drained)
+			}
+		})
 	}
-	all.Go(func() { outputs.Wait(); close(o.drained) })
 	if o.in.pipe != nil {
 		all.Go(func() { o.guarded(o.feed) })
 	}
