@@ -101,8 +101,9 @@ type Ledger struct {
 	birth    time.Time
 	recovery Recovery
 
-	log   *log // owned by the leader of the group commit
-	files files
+	log    *log // owned by the leader of the group commit
+	files  files
+	grants grants
 
 	mu     sync.Mutex // guards all below
 	views  views
@@ -266,14 +267,14 @@ func (l *Ledger) Frozen(issuer name.PeerID, invocation name.InvocationID, holder
 	if !ok || sc.frozen < 0 {
 		return nil, false, nil
 	}
-	s, err := l.readStart(sc.frozen)
+	grant, err := l.grantAt(sc.frozen)
 	if errors.Is(err, errPruned) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read frozen grant: %w", err)
 	}
-	return s.Frozen, true, nil
+	return grant, true, nil
 }
 
 // Reservation is one operation from Reserve to its end. Exactly one of Release

@@ -134,12 +134,10 @@ func (l *Ledger) reserve(c Claim) (Outcome, error) {
 	case out.Reservation == nil:
 		return l.recorded(*at, &c.Digest)
 	}
-	first, err := l.readStart(at.start)
-	if err != nil {
+	if out.Reservation.frozen, err = l.grantAt(at.start); err != nil {
 		l.release(op)
 		return gone(err)
 	}
-	out.Reservation.frozen = first.Frozen
 	return out, nil
 }
 
