@@ -73,14 +73,15 @@ func (s *session) Watch(ctx context.Context, changed func()) error {
 		if errors.Is(err, broker.ErrNoSession) {
 			return nil
 		}
-		if err == nil {
-			seen = now
-			continue
+		pause := time.Duration(0)
+		if err != nil {
+			pause = watchAgain
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(watchAgain):
+		case <-time.After(pause):
+			seen = now // 0 after an error: something may have been missed
 		}
 	}
 }

@@ -153,6 +153,8 @@ func TestBothSchemasJudge(t *testing.T) {
 // Entries of a gateway that means harm, or of another version: no form, no panic.
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
+	const rest = `{"type":"array","items":{"type":"string","pattern":"^(?:[a-z]+)$"},"maxItems":2,"x-lend-place":{"rest":true}}`
+	read(t, `{"type":"object","x-lend-arguments":["x"],"properties":{"a":`+rest+`}}`) // one is good
 	for label, schema := range map[string]string{
 		"none": ``, "false": `false`, "array": `[]`, "no-properties": `{"type":"object"}`, "no-type": `{"properties":{}}`,
 		"another-type":   `{"type":"array","properties":{}}`,
@@ -175,7 +177,7 @@ func TestReadRefuses(t *testing.T) {
 		"half-read":      `{"type":"object","properties":{},"required":5}`,
 		"half":           `{"allOf":[{"type":"object","properties":{}},{"type":"object"}]}`,
 		"rest-of-what":   `{"type":"object","properties":{"rest":{"type":"array","x-lend-place":{"rest":true}}}}`,
-		"two-rests":      `{"type":"object","properties":{"a":{"items":{"type":"string"},"maxItems":2,"x-lend-place":{"rest":true}},"b":{"items":{"type":"string"},"maxItems":2,"x-lend-place":{"rest":true}}}}`,
+		"two-rests":      `{"type":"object","x-lend-arguments":["x"],"properties":{"a":` + rest + `,"b":` + rest + `}}`,
 		"const-of-other": `{"type":"object","properties":{"a":{"type":"string","const":1,"x-lend-place":{"flag":"--a"}}}}`,
 		"deep":           strings.Repeat(`{"items":`, 12000) + "1" + strings.Repeat("}", 12000),
 	} {
