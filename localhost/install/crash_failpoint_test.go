@@ -108,7 +108,7 @@ func TestCrashUpdate(t *testing.T) {
 				broken := openStore(t, Config{Dir: c.store}) // nothing is fetched
 				starts(t, broken, add(t, broken, c.old))     // the archive of the old release is still there, and repairs it
 			}
-			_, _, err = update(t, next, Replacement{Key: key(t, "tool"), Source: Source{Path: c.new}})
+			_, _, err := update(t, next, Replacement{Key: key(t, "tool"), Source: Source{Path: c.new}})
 			require.NoError(t, err)
 			c.done(t, next, "1.1.0")
 		})
@@ -182,7 +182,7 @@ func TestCrashUpdateBack(t *testing.T) {
 			for _, r := range all {
 				starts(t, s, r)
 			}
-			_, _, err = update(t, s, Replacement{Key: key(t, "tool"), Source: Source{Path: c.old}})
+			_, _, err := update(t, s, Replacement{Key: key(t, "tool"), Source: Source{Path: c.old}})
 			require.NoError(t, err)
 			c.settled(t, s, "1.0.0")
 		})
