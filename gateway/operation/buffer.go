@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/lendcli/lend/gateway/operation/internal/spare"
-	"github.com/lendcli/lend/gateway/operation/internal/width"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -27,7 +26,6 @@ type Budget struct {
 	max  int64
 	used atomic.Int64
 	pool spare.Pool
-	wide width.Pool
 }
 
 // NewBudget returns a budget of limit bytes.

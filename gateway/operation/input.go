@@ -151,8 +151,6 @@ func (o *Operation) endInput(a *attachment, total uint64) error {
 // no last byte: its end is not shown to the child here.
 func (o *Operation) feed() {
 	in := &o.in
-	meter := o.cfg.Budget.wide.Meter(in.pipe)
-	defer meter.Close()
 	for {
 		c, more := o.nextInput()
 		if c == nil {
@@ -166,7 +164,6 @@ func (o *Operation) feed() {
 			continue
 		}
 		n, err := o.writeInput(c.payload())
-		meter.Moved(n)
 		if told, closed := o.tookInput(c, n, err); closed {
 			o.send(&protocol.StdinClosed{})
 		} else if told > 0 {

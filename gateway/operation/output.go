@@ -37,14 +37,11 @@ func (f *output) limit(l protocol.Limits) uint64 {
 // pump takes the output from the child, keeps it and sends it. While the window
 // is full, or the stream takes nothing, it does not read: that stops the child.
 func (o *Operation) pump(f *output) {
-	meter := o.cfg.Budget.wide.Meter(f.pipe)
-	defer meter.Close()
 	for o.awaitSpace(f) {
 		p, n, err := o.cfg.Budget.pool.Read(f.pipe)
 		more := true
 		if n > 0 {
 			more = o.keep(f, p, n)
-			meter.Moved(n)
 			o.flush()
 		}
 		if err != nil || !more {
