@@ -103,7 +103,9 @@ func (o *Operation) serve(a *attachment, accepted *protocol.Accepted, old *attac
 	}
 	// What there is goes out while the caller's frames are read: it may not take
 	// a frame before one of its own was taken.
-	behind.Go(func() { o.guarded(o.flush) })
+	if o.behind(a) {
+		behind.Go(func() { o.guarded(o.flush) })
+	}
 	return o.follow(a)
 }
 
@@ -308,6 +310,19 @@ func (o *Operation) flush() {
 			return
 		}
 	}
+}
+
+// behind tells whether there is something to send that nobody else may be about to:
+// what comes later is sent by who brings it.
+func (o *Operation) behind(a *attachment) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.out {
+		if o.out[i].end > a.next[i] {
+			return true
+		}
+	}
+	return o.exit != nil
 }
 
 // pending picks what comes next for a: standard error first, since little of it
