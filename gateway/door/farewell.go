@@ -18,7 +18,7 @@ const (
 
 // polite is a muxer whose connections say for certain why they were not taken. A socket
 // that is closed while bytes are unread, or arrive later, is reset, and what was written
-// last can be lost with it.
+// last can be lost with it. Their streams take turns.
 type polite struct{ network.Multiplexer }
 
 func (m polite) NewConn(c net.Conn, isServer bool, scope network.PeerScope) (network.MuxedConn, error) {
@@ -26,11 +26,12 @@ func (m polite) NewConn(c net.Conn, isServer bool, scope network.PeerScope) (net
 		return m.Multiplexer.NewConn(c, isServer, scope)
 	}
 	l := &leaving{Conn: c}
-	muxed, err := m.Multiplexer.NewConn(l, isServer, scope)
+	t := newTurns()
+	muxed, err := m.Multiplexer.NewConn(countedConn{l, t}, isServer, scope)
 	if err != nil {
 		return nil, err
 	}
-	return &politeConn{MuxedConn: muxed, under: l}, nil
+	return &politeConn{MuxedConn: &fairConn{muxed, t}, under: l}, nil
 }
 
 type politeConn struct {
