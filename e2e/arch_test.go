@@ -267,7 +267,7 @@ var budgetExceptions = map[string]budget{
 	"policy/edit":        {codeLines: 1370, adr: "0172-a-peer-is-dismissed-in-one-place.md"},
 	"localhost/install":  {files: 13, codeLines: 1660, adr: "0111-signatures-travel-beside-the-release.md"},
 	"localhost/manifest": {exported: 28, adr: "0110-a-manifest-is-run-whole-or-refused.md"},
-	"localhost/process":  {codeLines: 1620, adr: "0054-three-systems-in-one-package.md"},
+	"localhost/process":  {codeLines: 1660, adr: "0054-three-systems-in-one-package.md"},
 }
 
 type budget struct {

@@ -10,9 +10,7 @@ const (
 // grants are some of the frozen grants that were read last. What is at an offset of
 // the ledger never becomes something else, so that none grows old; of an invocation
 // that is closed Reserve says so, whatever is kept. The zero value is empty.
-type grants struct {
-	of [keptGrants]atomic.Pointer[grant]
-}
+type grants [keptGrants]atomic.Pointer[grant]
 
 type grant struct {
 	at     int64 // offset of the start that recorded it
@@ -20,8 +18,7 @@ type grant struct {
 }
 
 func (g *grants) place(at int64) *atomic.Pointer[grant] {
-	const spread = 0x9e3779b97f4a7c15 // offsets are no random numbers
-	return &g.of[uint64(at)*spread>>58]
+	return &g[uint64(at)*0x9e3779b97f4a7c15>>58] // offsets are no random numbers
 }
 
 // grantAt returns the frozen grant that the start at this offset recorded. The caller
