@@ -31,6 +31,7 @@ func TestIdleSupervisorSleeps(t *testing.T) {
 
 // switches counts how often the threads of a process have gone to sleep.
 func switches(t *testing.T, pid int) (sum int) {
+	t.Helper()
 	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status")
 	require.NoError(t, err)
 	for _, f := range files {
