@@ -54,6 +54,15 @@ func TestCatalogIsEscaped(t *testing.T) {
 	require.Contains(t, out.String(), "any amount of output")
 }
 
+// A synopsis can be read: nothing that lend itself writes there is quoted.
+func TestUsageOfAList(t *testing.T) {
+	var out bytes.Buffer
+	a := newApp(nil, strings.NewReader(""), &out, io.Discard)
+	require.NoError(t, a.describe(entry(t, `{"type":"object","properties":{
+	  "tag":{"type":"array","items":{"type":"string"},"x-lend-place":{"flag":"--tag"}}}}`)))
+	require.Contains(t, out.String(), "fx do [--tag=TAG...]\n")
+}
+
 func TestNothingIsLent(t *testing.T) {
 	var out, errs bytes.Buffer
 	a := newApp(nil, strings.NewReader(""), &out, &errs)

@@ -193,7 +193,8 @@ func boundsOf(s *schema.Node) (out []string) {
 }
 
 // Usage is how the parameter stands in a synopsis: "--repo=REPO", "[--limit=N]",
-// "NUMBER", "[WORDS…]"; "" for standard input.
+// "NUMBER", "[WORDS...]"; "" for standard input. What lend puts in is ASCII, so that
+// it can be shown as it is.
 func (p *Parameter) Usage() string {
 	value := strings.ToUpper(strings.ReplaceAll(p.Name.String(), "_", "-"))
 	if len(p.Values) == 1 {
@@ -215,7 +216,7 @@ func (p *Parameter) Usage() string {
 		s = value
 	}
 	if p.List {
-		s += "…"
+		s += "..."
 	}
 	if !p.Required {
 		s = "[" + s + "]"

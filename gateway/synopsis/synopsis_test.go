@@ -63,7 +63,7 @@ func TestReadWhatAGatewayWrites(t *testing.T) {
 		}
 	}
 	require.Equal(t, "cols level limit repo tag web zone who rest body", strings.Join(names, " "))
-	require.Equal(t, "[--cols=COLS…] [-l LEVEL] [--limit=LIMIT] --repo=REPO [--tag=TAG…] [--web] [--zone=eu] WHO [REST…]", strings.Join(usage, " "))
+	require.Equal(t, "[--cols=COLS...] [-l LEVEL] [--limit=LIMIT] --repo=REPO [--tag=TAG...] [--web] [--zone=eu] WHO [REST...]", strings.Join(usage, " "))
 	require.Equal(t, []string{"a/b", "c/d"}, byName["repo"].Values)
 	require.Equal(t, []string{"-R"}, byName["repo"].Aliases)
 	require.Equal(t, "where", byName["repo"].Description)
