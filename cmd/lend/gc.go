@@ -16,8 +16,8 @@ type collect func(s *install.Store, ctx context.Context, remove bool, p install.
 func (a *app) runtimeGCCommand() *cobra.Command {
 	return a.gcCommand("remove the interpreters that no Connector runs on", `Remove the interpreters that no installed Connector runs on. One that a running
 gateway holds stays, and so do npm and the newest node while a Connector came
-from npm: they repair it. While a Connector is damaged so that nobody can tell what
-it runs on, all stay.`, "runtime", (*install.Store).CollectRuntimes)
+from npm: they repair it. While a Connector is damaged so that nobody can tell
+what it runs on, all stay.`, "runtime", (*install.Store).CollectRuntimes)
 }
 
 func (a *app) connectorGCCommand() *cobra.Command {

@@ -283,6 +283,8 @@ func TestReadingMakesNoConnection(t *testing.T) {
 		code, _, errs := lend(t, dir, args...)
 		require.Zero(t, code, "%s", errs)
 	}
+	value := filepath.Join(dir, "value")
+	require.NoError(t, os.WriteFile(value, []byte("x"), 0o600))
 	cases := map[string]struct {
 		args []string
 		code int
@@ -291,7 +293,7 @@ func TestReadingMakesNoConnection(t *testing.T) {
 		"secret-remove":  {[]string{"secret", "remove", "fx", "token"}, 2},
 		"setting-list":   {[]string{"setting", "list", "fx"}, 2},
 		"setting-remove": {[]string{"setting", "remove", "fx", "TZ"}, 2},
-		"undeclared":     {[]string{"secret", "set", "fx", "token"}, 1},
+		"undeclared":     {[]string{"secret", "set", "fx", "token", "--file", value}, 1},
 		"reserved":       {[]string{"setting", "set", "fx", "HOME", "/"}, 1},
 		"no-login":       {[]string{"login", "fx"}, 1},
 	}
