@@ -90,6 +90,7 @@ func TestRefusalTextIsMadeSafe(t *testing.T) {
 
 	require.Equal(t, CodeBusy.Public(), (&Refusal{Code: CodeBusy}).Frame().Public)
 	require.Equal(t, "refused: BUSY: the gateway is busy", (&Refusal{Code: CodeBusy}).Error())
+	require.Equal(t, "unknown: OUTCOME_UNKNOWN: "+CodeOutcomeUnknown.Public(), (&Refusal{Code: CodeOutcomeUnknown}).Error())
 	require.Zero(t, (&Refusal{Code: CodeBusy, RetryAfter: -time.Second}).Frame().RetryAfter)
 }
 

@@ -25,9 +25,17 @@ type Refusal struct {
 // Error names the code and shows the public text quoted.
 func (r *Refusal) Error() string {
 	if r.Public == "" || r.Public == r.Code.Public() {
-		return fmt.Sprintf("refused: %s: %s", r.Code, r.Code.Public())
+		return fmt.Sprintf("%s: %s: %s", r.word(), r.Code, r.Code.Public())
 	}
-	return fmt.Sprintf("refused: %s: %s", r.Code, name.Show(r.Public))
+	return fmt.Sprintf("%s: %s: %s", r.word(), r.Code, name.Show(r.Public))
+}
+
+// word is "refused" where that means that nothing ran.
+func (r *Refusal) word() string {
+	if r.Code == CodeOutcomeUnknown {
+		return "unknown"
+	}
+	return "refused"
 }
 
 // Unwrap returns Cause.
