@@ -13,12 +13,13 @@ import (
 // hostMethods are what the command line may ask of a runtime itself. None starts a
 // command: that is the gateway's, after admission.
 var hostMethods = map[string]string{
-	"Reconcile": "publishes and retires routes",
-	"Routes":    "shows them",
-	"Receipts":  "shows what was reconciled",
-	"Blocked":   "says what keeps a route from being ready",
-	"LoginSpec": "says how the owner logs in, on the owner's terminal",
-	"Close":     "ends everything",
+	"Reconcile":        "publishes and retires routes",
+	"ReconcileRelease": "does that of one release",
+	"Routes":           "shows them",
+	"Receipts":         "shows what was reconciled",
+	"Blocked":          "says what keeps a route from being ready",
+	"LoginSpec":        "says how the owner logs in, on the owner's terminal",
+	"Close":            "ends everything",
 }
 
 // TestCommandLineStartsNothingByItself: lend connector try, and all else in cmd/lend,
