@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -31,6 +32,8 @@ func damageHint(d *install.Damage) string {
 		return "make its directory readable again (owner and mode), then lend connector verify " + key.String()
 	case key.IsZero() || version.IsZero():
 		return "put its directory in the store back as it was, or take it away"
+	case errors.Is(d, depot.ErrFormat):
+		return "lend connector add --replace SOURCE, with what it was added from; or lend connector remove " + key.String()
 	default:
 		return "lend connector add SOURCE, with what it was added from; or lend connector remove " + key.String()
 	}

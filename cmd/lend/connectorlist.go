@@ -201,7 +201,7 @@ func (a *app) connectorVerifyCommand() *cobra.Command {
 				}
 				for _, d := range damaged {
 					failed = true
-					hints = append(hints, "lend connector remove "+name.Show(d.Owner)+", then add it again")
+					hints = append(hints, damageHint(d))
 					all.Connectors = append(all.Connectors, result{Key: name.Show(d.Owner), Version: name.Show(d.Version), Error: d.Error()})
 				}
 				err = a.show(all, func() error {

@@ -262,7 +262,7 @@ func TestRouteThatIsNoInstallation(t *testing.T) {
 	rows := w.rows()["route"]
 	require.Len(t, rows, 2)
 	require.Equal(t, Row{
-		Name: "route", Subject: "other 2.0.0", Status: Fail, Detail: rows[0].Detail, Fix: "lend connector remove other, then add it again",
+		Name: "route", Subject: "other 2.0.0", Status: Fail, Detail: rows[0].Detail, Fix: "lend connector add --replace SOURCE, with what it was added from",
 	}, rows[0])
 	require.Contains(t, rows[0].Detail, "invalid (receipt_invalid): ")
 	require.Equal(t, Pass, rows[1].Status)

@@ -229,11 +229,13 @@ func TestInstallationInspectionReceiptsOnly(t *testing.T) {
 		w := newWorld(t)
 		w.add("1.0.0", "native", "")
 		receipt := w.file("receipt.json")
-		for _, text := range []string{"", "{}", "nonsense", `{"format": 99}`} {
+		const add, replace = "lend connector add SOURCE, with what it was added from", "lend connector add --replace SOURCE, with what it was added from"
+		for text, fix := range map[string]string{"": add, "{}": replace, "nonsense": add, `{"format": 99}`: replace} {
 			require.NoError(t, os.WriteFile(receipt, []byte(text), 0o600))
 			all := w.inspector().All(t.Context())
 			require.Len(t, all, 1, text)
 			requireState(t, all[0], Invalid, ReceiptInvalid)
+			require.Equal(t, fix, all[0].Fix())
 		}
 		require.NoError(t, os.Remove(receipt))
 		require.Empty(t, w.inspector().All(t.Context()), "an orphan is not installed")
@@ -262,7 +264,9 @@ func TestInstallationInspectionReceiptsOnly(t *testing.T) {
 		requireState(t, i.Deep(t.Context(), w.key, version(t, "1.0.0")), Invalid, RuntimeReplaced)
 		receipt := filepath.Join(w.store, "runtimes", "py", "3.1.0", "receipt.json")
 		require.NoError(t, os.WriteFile(receipt, []byte("{}"), 0o600))
-		requireState(t, i.One(t.Context(), w.key, version(t, "1.0.0")), Invalid, ReceiptInvalid)
+		r := i.One(t.Context(), w.key, version(t, "1.0.0"))
+		requireState(t, r, Invalid, ReceiptInvalid)
+		require.Equal(t, "lend runtime add py --version 3.1.0, from what it came from, then lend connector add DIRECTORY again", r.Fix())
 	})
 
 	t.Run("publishers", func(t *testing.T) {

@@ -160,7 +160,7 @@ func (i *Inspector) runtime(r Result, want *depot.Runtime) Result {
 	case errors.Is(err, install.ErrNotInstalled):
 		return r.failed(fmt.Errorf("%w: %s %s was removed", install.ErrNoRuntime, want.Name, want.Version))
 	case err != nil:
-		return r.failed(fmt.Errorf("runtime %s %s: %w", want.Name, want.Version, err))
+		return r.failed(&runtimeError{want.Name + " " + want.Version, err})
 	case rec.Runtime == nil || *rec.Runtime != *want:
 		r = r.failed(fmt.Errorf("%w: %s %s was replaced", install.ErrNoRuntime, want.Name, want.Version))
 		r.Reason = RuntimeReplaced

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/localhost/signature"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -80,18 +81,48 @@ func (r Result) Fix() string {
 	}
 	switch r.Reason {
 	case RuntimeAbsent, RuntimeReplaced:
-		runtime := "NAME"
-		if r.Release != nil {
-			runtime = strings.Replace(r.Release.Runtime, "@", " --version ", 1)
-		}
-		return "lend runtime add " + runtime + ", from what it came from, then lend connector add DIRECTORY again"
+		return r.fixRuntime()
 	case FilesChanged:
 		return "lend connector add SOURCE, with what it was added from"
-	case ReceiptInvalid, SignatureInvalid:
+	case ReceiptInvalid:
+		return r.fixReceipt()
+	case SignatureInvalid:
 		return "lend connector remove " + key + ", then add it again"
 	case NotInstalled, Superseded, Unreadable, Interrupted, SignatureRequired, PublishersUnreadable:
 	}
 	return "lend connector verify " + key
+}
+
+// runtimeError is what is wrong with the receipt of an interpreter.
+type runtimeError struct {
+	name string
+	err  error
+}
+
+func (e *runtimeError) Error() string { return "runtime " + e.name + ": " + e.err.Error() }
+
+func (e *runtimeError) Unwrap() error { return e.err }
+
+func (r Result) fixRuntime() string {
+	runtime := "NAME"
+	if r.Release != nil {
+		runtime = strings.Replace(r.Release.Runtime, "@", " --version ", 1)
+	}
+	return "lend runtime add " + runtime + ", from what it came from, then lend connector add DIRECTORY again"
+}
+
+// fixReceipt is what mends a release that nobody understands: a source takes its place.
+func (r Result) fixReceipt() string {
+	var runtime *runtimeError
+	switch {
+	case errors.As(r.Err, &runtime):
+		return r.fixRuntime()
+	case r.Version.IsZero():
+		return "put its directory in the store back as it was, or take it away"
+	case errors.Is(r.Err, depot.ErrFormat):
+		return "lend connector add --replace SOURCE, with what it was added from"
+	}
+	return "lend connector add SOURCE, with what it was added from"
 }
 
 // classify decides what an error says about an installation. What is not known to
