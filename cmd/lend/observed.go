@@ -108,7 +108,7 @@ func observedShown(c observe.Connection) admin.Observed {
 		Connector: c.Connector.String(), Version: c.Version.String(), Connection: c.Connection.String(),
 		Installed: string(c.Installed), InstalledReason: string(c.Reason), Digest: c.Digest,
 		RouteDigest: c.Route.ReleaseDigest, Generation: c.Route.Generation.Number, Outdated: c.Outdated(),
-		Starting: c.Starting, Running: c.Running, Leaving: c.Leaving,
+		Starting: c.Starting, Running: c.Running, Leaving: c.Leaving, Draining: c.Draining,
 		Reconciled: c.Receipt.State, ReconcileFailed: c.Receipt.Problem,
 	}
 	if !c.Receipt.At.IsZero() {
@@ -136,6 +136,7 @@ func observedRows(s admin.Status) (rows [][]string) {
 func observedText(o admin.Observed) string {
 	var all []string
 	switch {
+	case o.InstalledReason == string(inspect.Superseded) && o.Draining > 0:
 	case o.Installed != string(inspect.Present):
 		all = append(all, installedText(o.Installed, o.InstalledReason))
 	case o.Outdated:
@@ -147,8 +148,11 @@ func observedText(o admin.Observed) string {
 	case o.Generation == 0:
 		all = append(all, "no route")
 	}
-	if o.Leaving > 0 {
-		all = append(all, fmt.Sprintf("still running of a route that is gone: %d", o.Leaving))
+	if o.Draining > 0 {
+		all = append(all, fmt.Sprintf("draining, replaced by an update; operations that still run: %d", o.Draining))
+	}
+	if closing := o.Leaving - o.Draining; closing > 0 {
+		all = append(all, fmt.Sprintf("still running of a route that is gone: %d", closing))
 	}
 	return strings.Join(all, ", ")
 }

@@ -128,10 +128,13 @@ type Observed struct {
 	RouteDigest string `json:"routeDigest,omitempty"`
 	Generation  uint64 `json:"generation,omitempty"`
 	Outdated    bool   `json:"outdated,omitempty"`
-	// Starting and Running are of the current route, Leaving of those before it.
+	// Starting and Running are of the current route, Leaving of those before it. Of
+	// Leaving, Draining are those that end by themselves, since an update replaced what
+	// they run.
 	Starting int `json:"starting"`
 	Running  int `json:"running"`
 	Leaving  int `json:"leaving"`
+	Draining int `json:"draining,omitempty"`
 	// Reconciled is what the newest reconciliation made of it.
 	Reconciled      string     `json:"reconciled,omitempty"`
 	ReconcileFailed bool       `json:"reconcileFailed,omitempty"`

@@ -72,7 +72,11 @@ func composed(d disk, routes []route.Descriptor, activity []route.Activity, rece
 		case c != nil && c.Route == a.Identity:
 			c.Starting, c.Running = a.Starting, a.Running
 		case a.Starting+a.Running > 0:
-			at(p).Leaving += a.Starting + a.Running
+			c := at(p)
+			c.Leaving += a.Starting + a.Running
+			if a.Draining {
+				c.Draining += a.Starting + a.Running
+			}
 		}
 	}
 	onDisk := make(map[release]inspect.Result)
@@ -110,6 +114,8 @@ func joined(d disk, all map[place]*Connection, onDisk map[release]inspect.Result
 			c.installed(r)
 		case d.err != nil:
 			c.Installed, c.Reason = inspect.Indeterminate, inspect.Unreadable
+		case c.Draining > 0: // only an update lets what runs end by itself
+			c.Installed, c.Reason = inspect.Absent, inspect.Superseded
 		default:
 			c.Installed, c.Reason = inspect.Absent, inspect.NotInstalled
 		}

@@ -241,6 +241,41 @@ func TestPhysicalObservations(t *testing.T) {
 	})
 }
 
+// TestDraining: what an update replaced, and still runs, is neither unknown nor left over.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.commit(identity(t, "github", "home", "a"))
+		runs := w.start(a)
+		w.start(a)
+		require.True(t, w.routes.Drain(a))
+		o := w.observer()
+		s, err := o.Next(t.Context(), 0)
+		require.NoError(t, err)
+		want := Connection{
+			Connector: a.Connector, Version: a.Version, Connection: a.Connection,
+			Installed: inspect.Absent, Reason: inspect.Superseded, Leaving: 2, Draining: 2,
+		}
+		require.Equal(t, []Connection{want}, s.Connections)
+
+		// it is added again meanwhile
+		w.set(func() { w.disk.releases = []inspect.Result{installed(a)} })
+		s, err = o.Refresh(t.Context())
+		require.NoError(t, err)
+		want.Installed, want.Reason, want.Digest = inspect.Present, "", a.ReleaseDigest
+		require.Equal(t, []Connection{want}, s.Connections)
+
+		require.NoError(t, runs.Close())
+		s, err = o.Next(t.Context(), s.Revision)
+		require.NoError(t, err)
+		want.Leaving, want.Draining = 1, 1
+		require.Equal(t, []Connection{want}, s.Connections)
+		o.Close()
+		require.NoError(t, w.routes.Close(t.Context()))
+	})
+}
+
 // TestSnapshotsAreImmutable: who changes one changes no other.
 func TestSnapshotsAreImmutable(t *testing.T) {
 	t.Parallel()

@@ -36,8 +36,9 @@ type Connection struct {
 	Route route.Identity
 	// Starting and Running are of the current route.
 	Starting, Running int
-	// Leaving counts what is left of routes that are not current any more.
-	Leaving int
+	// Leaving counts what is left of routes that are not current any more. Draining are
+	// those among them that an update lets end by themselves.
+	Leaving, Draining int
 
 	// Receipt is the newest; its At is zero if there was none.
 	Receipt Receipt

@@ -15,6 +15,8 @@ type Activity struct {
 	// Retiring says that the route is no longer current and that something of it is
 	// left, or was a moment ago.
 	Retiring bool
+	// Draining says that it is being retired by Drain: what runs ends by itself.
+	Draining bool
 }
 
 // Activity returns what all current and retiring routes have started, sorted by
@@ -25,13 +27,17 @@ func (r *Registry) Activity() (revision uint64, all []Activity) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, p := range r.current {
-		all = append(all, p.activity(false))
+		all = append(all, p.activity())
 	}
 	for p := range r.retiring {
-		all = append(all, p.activity(true))
+		a := p.activity()
+		a.Retiring = true
+		all = append(all, a)
 	}
 	for p := range r.draining {
-		all = append(all, p.activity(true))
+		a := p.activity()
+		a.Retiring, a.Draining = true, true
+		all = append(all, a)
 	}
 	slices.SortFunc(all, func(a, b Activity) int {
 		return cmp.Or(order(a.Identity, b.Identity), cmp.Compare(a.Identity.Generation.Number, b.Identity.Generation.Number))
@@ -42,10 +48,10 @@ func (r *Registry) Activity() (revision uint64, all []Activity) {
 // ActivityChanged is Changed for the revision of Activity.
 func (r *Registry) ActivityChanged(seen uint64) <-chan struct{} { return r.activity.After(seen) }
 
-func (p *published) activity(retiring bool) Activity {
+func (p *published) activity() Activity {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	return Activity{
-		Identity: p.descriptor.Identity, Starting: len(p.group.pending), Running: len(p.group.owned), Retiring: retiring,
+		Identity: p.descriptor.Identity, Starting: len(p.group.pending), Running: len(p.group.owned),
 	}
 }

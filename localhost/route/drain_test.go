@@ -24,7 +24,7 @@ func TestDrain(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, []Identity{d.Identity}, r.Draining())
 	_, all := r.Activity()
-	require.Equal(t, []Activity{{Identity: d.Identity, Running: 1, Retiring: true}}, all)
+	require.Equal(t, []Activity{{Identity: d.Identity, Running: 1, Retiring: true, Draining: true}}, all)
 
 	require.NoError(t, r.Settle(t.Context()))
 	require.EqualValues(t, 1, l.live.Load(), "settling is for routes that are closed")
