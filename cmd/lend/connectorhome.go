@@ -27,7 +27,7 @@ start, gateway or not.`,
 		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"copied", "shared"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, _ install.Release) error {
 				if len(args) == 2 {
 					if args[1] != "copied" && args[1] != "shared" {
 						return usagef("copied or shared", "%q is not a way to use a home", args[1])

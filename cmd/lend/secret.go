@@ -30,9 +30,18 @@ const (
 )
 
 // withConnection runs f on a connection of an installed Connector. The default
-// connection of a Connector that has none is made in any case. A running gateway is
-// told of one that was made.
-func (a *app) withConnection(ctx context.Context, key, id string, use useOf, f func(*connection.Connection, install.Release) error) error {
+// connection of a Connector that has none is made in any case.
+func (a *app) withConnection(ctx context.Context, key, id string, f func(*connection.Connection, install.Release) error) error {
+	return a.onConnection(ctx, key, id, existing, f, func(*connection.Connection) error { return nil })
+}
+
+// changeConnection is withConnection for one that is made if it is not there. A running
+// gateway has to take up one that was made, before show says that all is done.
+func (a *app) changeConnection(ctx context.Context, key, id string, f func(*connection.Connection, install.Release) error, show func(*connection.Connection) error) error {
+	return a.onConnection(ctx, key, id, perhapsNew, f, show)
+}
+
+func (a *app) onConnection(ctx context.Context, key, id string, use useOf, f func(*connection.Connection, install.Release) error, show func(*connection.Connection) error) error {
 	return a.withStore("", func(s *install.Store) error {
 		r, err := a.release(s, key, "")
 		if err != nil {
@@ -54,13 +63,18 @@ func (a *app) withConnection(ctx context.Context, key, id string, use useOf, f f
 		if err != nil {
 			return orHint(err, "lend doctor")
 		}
-		switch err = f(c, r); {
+		switch err := f(c, r); {
 		case err != nil && made:
 			return errors.Join(err, root.Remove(r.Manifest.Key, cid)) // it would make routes ambiguous
+		case err != nil:
+			return err
 		case made:
-			return a.reconcileRunning(ctx)
+			done := fmt.Sprintf("connection %s of %s is there, with what was set", cid, r.Manifest.Key)
+			if err := a.takenUp(ctx, change{key: r.Manifest.Key, version: r.Manifest.Version, connection: id, done: done}); err != nil {
+				return err
+			}
 		}
-		return err
+		return show(c)
 	})
 }
 
@@ -139,7 +153,7 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 			if _, err := value.Peek(1); errors.Is(err, io.EOF) {
 				return usagef(again, "there is no secret in it: %s is empty", emptyInput(file))
 			}
-			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
+			set := func(c *connection.Connection, r install.Release) error {
 				err := c.SetSecret(connection.DeclaredBy(r.Manifest), label, variable, value)
 				switch {
 				case errors.Is(err, connection.ErrNotFound):
@@ -151,6 +165,9 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 				case err != nil:
 					return orHint(err, again)
 				}
+				return nil
+			}
+			return a.changeConnection(cmd.Context(), args[0], id, set, func(*connection.Connection) error {
 				return a.show(struct {
 					SchemaVersion int    `json:"schemaVersion"`
 					Set           string `json:"set"`
@@ -200,7 +217,7 @@ func (a *app) secretListCommand() *cobra.Command {
 		Example: "  lend connector secret list github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, r install.Release) error {
 				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
 				if err != nil {
 					return orHint(err, "lend doctor")
@@ -249,7 +266,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, _ install.Release) error {
 				if err := c.DeleteSecret(label); err != nil {
 					return orHint(err, "lend connector secret list "+args[0])
 				}
@@ -280,12 +297,10 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting set github HTTPS_PROXY http://proxy.example:3128",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, r install.Release) error {
-				if err := c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]); err != nil {
-					return orHint(err, "another NAME or VALUE; lend connector show "+args[0]+" has the names that it declares")
-				}
-				return a.showSettings(c)
-			})
+			set := func(c *connection.Connection, r install.Release) error {
+				return orHint(c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]), "another NAME or VALUE; lend connector show "+args[0]+" has the names that it declares")
+			}
+			return a.changeConnection(cmd.Context(), args[0], id, set, a.showSettings)
 		},
 	}
 	unset := &cobra.Command{
@@ -294,7 +309,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting remove github HTTPS_PROXY",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, r install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, r install.Release) error {
 				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
 					return orHint(err, "lend connector setting list "+args[0])
 				}
@@ -308,7 +323,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Example: "  lend connector setting list github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, existing, func(c *connection.Connection, _ install.Release) error {
+			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, _ install.Release) error {
 				return a.showSettings(c)
 			})
 		},
@@ -357,7 +372,7 @@ runs on this machine only; no peer can reach it.`,
 		Example: "  lend connector login github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withConnection(cmd.Context(), args[0], id, perhapsNew, func(c *connection.Connection, _ install.Release) error {
+			login := func(c *connection.Connection, _ install.Release) error {
 				v, err := a.chooseVersion(c.Connector(), version)
 				if err != nil {
 					return err
@@ -368,7 +383,8 @@ runs on this machine only; no peer can reach it.`,
 				}
 				err = a.login(cmd, route.Query{Connector: c.Connector(), Version: v, Connection: c.ID()})
 				return joinClose(err, held.Close)
-			})
+			}
+			return a.changeConnection(cmd.Context(), args[0], id, login, func(*connection.Connection) error { return nil })
 		},
 	}
 	connectionFlag(c, &id)
