@@ -5,7 +5,9 @@
 //	Exclusive    waits until it has the lock, or ctx is done
 //	Try, TryShared   do not wait
 //
-// A lock is advisory, and its file stays behind when it is let go: removing it
-// would let two processes hold locks of one name. The package imports nothing of
-// ours; its functions may be called from any goroutine.
+// A lock is advisory, and its file stays behind when it is let go. Only Remove takes it
+// away, of an exclusive lock while it is held: whoever gets the lock of a file that is
+// not at its path any more lets go of it and tries again, so that no two hold locks of
+// one name. The package imports nothing of ours; its functions may be called from any
+// goroutine.
 package filelock

@@ -3,6 +3,8 @@ package filelock
 import (
 	"context"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,4 +55,54 @@ func TestExclusiveWaits(t *testing.T) {
 	}()
 	require.NoError(t, a.Close())
 	require.NoError(t, <-got)
+}
+
+// A lock file that is removed while others want it never lets two hold it: each looks
+// whether what it has locked is still at the path.
+func TestRemoveExcludes(t *testing.T) {
+	t.Parallel()
+	p := filepath.Join(t.TempDir(), "lock")
+	var holders, most atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				l, err := Exclusive(t.Context(), p)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				most.Store(max(most.Load(), holders.Add(1)))
+				holders.Add(-1)
+				if err := l.Remove(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, most.Load())
+	require.NoFileExists(t, p)
+}
+
+// Who opened the file before it was removed does not hold the lock of what is there now.
+func TestRemovedUnderAWaiter(t *testing.T) {
+	t.Parallel()
+	p := filepath.Join(t.TempDir(), "lock")
+	a, err := Try(p)
+	require.NoError(t, err)
+	stale, err := open(p) // as a waiter that comes between open and flock
+	require.NoError(t, err)
+	require.NoError(t, a.Remove())
+	require.NoError(t, a.Remove(), "nothing is there any more, and nobody is hurt")
+	require.NoError(t, flock(stale, false))
+	require.False(t, isAt(stale, p))
+	b, err := Try(p)
+	require.NoError(t, err)
+	require.False(t, isAt(stale, p), "another file is there")
+	require.NoError(t, a.Remove())
+	require.FileExists(t, p, "that of another holder stays")
+	require.NoError(t, b.Remove())
+	require.NoError(t, stale.Close())
+	require.NoFileExists(t, p)
 }

@@ -22,6 +22,16 @@ func open(path string) (*os.File, error) {
 	}
 }
 
+// remove takes the name away while the lock is held: what is made under it afterwards is
+// another file.
+func remove(l *Lock) error {
+	var err error
+	if isAt(l.file, l.path) {
+		err = os.Remove(l.path)
+	}
+	return errors.Join(err, l.Close())
+}
+
 func flock(f *os.File, shared bool) error {
 	how := unix.LOCK_EX | unix.LOCK_NB
 	if shared {
