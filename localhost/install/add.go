@@ -416,7 +416,7 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 	if err != nil {
 		return fmt.Errorf("remove connector %s: %w", key, err)
 	}
-	defer func() { _ = l.Close() }()
+	defer func() { _ = s.depot.Unlock(l, depot.Connectors, key.String()) }()
 	slots := []depot.Slot{s.depot.Slot(depot.Connectors, key.String(), version.String())}
 	var errs error
 	if version.IsZero() {

@@ -35,6 +35,9 @@ type collector struct {
 func (d *Depot) Collect(remove bool) ([]Garbage, []*Damage, error) {
 	c := &collector{d: d, remove: remove}
 	err := errors.Join(c.staging(), c.slots(), c.downloads())
+	if remove {
+		c.locks()
+	}
 	return c.found, c.kept, err
 }
 
@@ -125,6 +128,24 @@ func (c *collector) slots() (errs error) {
 		}
 	}
 	return errs
+}
+
+// locks removes those of owners of which nothing is there. What cannot be had is left for
+// the next time.
+func (c *collector) locks() {
+	entries, err := fs.ReadDir(c.d.root.FS(), locksDir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		kind, owner, ok := strings.Cut(e.Name(), "-")
+		if !ok || kind != Connectors && kind != Runtimes || !c.d.gone(kind, owner) {
+			continue
+		}
+		if l, err := c.d.TryLock(kind, owner); err == nil {
+			_ = c.d.Unlock(l, kind, owner)
+		}
+	}
 }
 
 // downloads takes the archives of Connectors that are not there.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lendcli/lend/localhost/internal/filelock"
 )
 
 // Whoever wants to use something while it is being asked whether anything needs it
@@ -76,4 +78,33 @@ func TestDropCache(t *testing.T) {
 	require.Equal(t, Garbage{"cache", 3}, g)
 	require.DirExists(t, d.Path("cache"))
 	require.NoFileExists(t, d.Path("cache", "x"))
+}
+
+// The lock of what is not there goes with it, unless somebody has it.
+func TestLocksOfNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := open(t, dir)
+	publish(t, d, d.Slot(Connectors, "a", "1"))
+	var locks []*filelock.Lock
+	for _, owner := range []string{"a", "gone", "held"} {
+		l, err := d.Lock(t.Context(), Connectors, owner)
+		require.NoError(t, err)
+		locks = append(locks, l)
+	}
+	require.NoError(t, errors.Join(locks[0].Close(), locks[1].Close()))
+	_, _, err := d.Collect(false)
+	require.NoError(t, err)
+	require.FileExists(t, d.lockPath(Connectors, "gone"), "it only looks")
+	_, _, err = d.Collect(true)
+	require.NoError(t, err)
+	require.NoFileExists(t, d.lockPath(Connectors, "gone"))
+	require.FileExists(t, d.lockPath(Connectors, "a"))
+	require.FileExists(t, d.lockPath(Connectors, "held"))
+	require.NoError(t, d.Unlock(locks[2], Connectors, "held"))
+	require.NoFileExists(t, d.lockPath(Connectors, "held"))
+	l, err := d.Lock(t.Context(), Connectors, "a")
+	require.NoError(t, err)
+	require.NoError(t, d.Unlock(l, Connectors, "a"))
+	require.FileExists(t, d.lockPath(Connectors, "a"))
 }

@@ -124,6 +124,20 @@ func (d *Depot) TryLock(kind, owner string) (*filelock.Lock, error) {
 	return filelock.Try(d.lockPath(kind, owner))
 }
 
+// Unlock lets go of the lock of one Connector or runtime, and takes its file away if
+// nothing of that is there.
+func (d *Depot) Unlock(l *filelock.Lock, kind, owner string) error {
+	if d.gone(kind, owner) && d.gone(Downloads, owner) {
+		return l.Remove()
+	}
+	return l.Close()
+}
+
+func (d *Depot) gone(kind, owner string) bool {
+	_, err := d.root.Lstat(path.Join(kind, owner))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // Staging is a private directory for one transaction.
 type Staging struct {
 	d    *Depot
