@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/lendcli/lend/localhost/intent"
+	"github.com/lendcli/lend/localhost/internal/atomicfile"
+	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/private"
 	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/localhost/sealed"
@@ -145,9 +148,6 @@ func (r *Root) Create(key name.ConnectorKey, id name.ConnectionID) (*Connection,
 	if key.IsZero() || id.IsZero() {
 		return nil, fmt.Errorf("create connection: %w", ErrInvalid)
 	}
-	if err := privateDir(r.connector(key)); err != nil {
-		return nil, fmt.Errorf("create connection: %w", err)
-	}
 	all, err := r.List(key)
 	if err != nil {
 		return nil, err
@@ -160,10 +160,24 @@ func (r *Root) Create(key name.ConnectorKey, id name.ConnectionID) (*Connection,
 	if err := r.sealed.DeleteAll(sealed.Place{Connector: key, Connection: id}); err != nil {
 		return nil, fmt.Errorf("create connection: %w", err)
 	}
-	if err := os.Mkdir(filepath.Join(r.connector(key), id.String()), 0o700); err != nil {
+	if err := r.mkdir(key, id); err != nil {
 		return nil, fmt.Errorf("create connection: %w", err)
 	}
 	return r.Get(key, id)
+}
+
+// mkdir makes the directory of a connection. A purge that ends at this moment takes the
+// Connector's away once more.
+func (r *Root) mkdir(key name.ConnectorKey, id name.ConnectionID) (err error) {
+	for range 3 {
+		if err := privateDir(r.connector(key)); err != nil {
+			return err
+		}
+		if err = os.Mkdir(filepath.Join(r.connector(key), id.String()), 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // Ensure returns the connections of a Connector, after making the default one if
@@ -198,4 +212,40 @@ func (r *Root) Remove(key name.ConnectorKey, id name.ConnectionID) error {
 		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
 	}
 	return nil
+}
+
+// Sweep removes what processes that were killed had not written whole, of all
+// Connectors, and what nobody needs of the sealed secrets. It waits for nobody but the
+// writer of an intent; what another process writes is left for the next time.
+func (r *Root) Sweep(ctx context.Context) error {
+	keys, err := r.Connectors()
+	err = errors.Join(err, r.sealed.Sweep())
+	for _, key := range keys {
+		err = errors.Join(err, r.Intent(key).Sweep(ctx))
+		all, listErr := r.List(key)
+		if listErr != nil {
+			continue // unsafe: Reconcile says so
+		}
+		for _, c := range all {
+			err = errors.Join(err, c.sweep())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("sweep connections: %w", err)
+	}
+	return nil
+}
+
+func (c *Connection) sweep() error {
+	if there, err := atomicfile.Halves(c.dir); err != nil || len(there) == 0 {
+		return err
+	}
+	lock, err := filelock.Try(filepath.Join(c.dir, "lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(atomicfile.Sweep(c.dir), lock.Close())
 }

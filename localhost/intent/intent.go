@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -112,12 +113,7 @@ func (i Intent) check() error {
 // Update replaces the intent durably by what change makes of it; an error of change
 // changes nothing. It makes the directory if there is none.
 func (f File) Update(ctx context.Context, change func(*Intent) error) error {
-	if err := private.Dir(f.dir); err != nil {
-		return fmt.Errorf("change intent: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	lock, err := filelock.Exclusive(ctx, filepath.Join(f.dir, intentLock))
+	lock, err := f.wait(ctx)
 	if err != nil {
 		return fmt.Errorf("change intent: %w", err)
 	}
@@ -142,12 +138,79 @@ func (f File) Update(ctx context.Context, change func(*Intent) error) error {
 // Hold lets the caller alone remove the Connector until the lock is closed, or the
 // process ends. It is ErrHeld at once while another one does.
 func (f File) Hold() (*filelock.Lock, error) {
-	if err := private.Dir(f.dir); err != nil {
-		return nil, fmt.Errorf("hold connector: %w", err)
-	}
-	lock, err := filelock.Try(filepath.Join(f.dir, removalLock))
+	lock, err := f.lock(removalLock, filelock.Try)
 	if err != nil {
 		return nil, fmt.Errorf("hold connector: %w", err)
 	}
 	return lock, nil
+}
+
+// wait waits for the lock of the file.
+func (f File) wait(ctx context.Context) (*filelock.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	return f.lock(intentLock, func(path string) (*filelock.Lock, error) { return filelock.Exclusive(ctx, path) })
+}
+
+// maxTries bounds how often the directory is made that somebody forgets meanwhile.
+const maxTries = 64
+
+func (f File) lock(file string, take func(path string) (*filelock.Lock, error)) (l *filelock.Lock, err error) {
+	for range maxTries {
+		if err := private.Dir(f.dir); err != nil {
+			return nil, err
+		}
+		if l, err = take(filepath.Join(f.dir, file)); !errors.Is(err, fs.ErrNotExist) {
+			return l, err
+		}
+	}
+	return nil, err
+}
+
+// Forget takes away all that this package keeps of the Connector, so that the usual is
+// wanted of it, and the directory if nothing else is in it. held is what Hold returned;
+// it is let go.
+func (f File) Forget(ctx context.Context, held *filelock.Lock) error {
+	if err := f.forget(ctx, held); err != nil {
+		return fmt.Errorf("forget intent: %w", err)
+	}
+	return nil
+}
+
+func (f File) forget(ctx context.Context, held *filelock.Lock) error {
+	lock, err := f.wait(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // closing lets go
+	if err := os.Remove(filepath.Join(f.dir, intentFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(atomicfile.Sweep(f.dir), atomicfile.SyncDir(f.dir)); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != intentLock && e.Name() != removalLock }) {
+		return err
+	}
+	// Whoever makes one of them again from here on keeps the directory.
+	if err := errors.Join(lock.Remove(), held.Remove()); err != nil {
+		return err
+	}
+	if os.Remove(f.dir) != nil {
+		return nil
+	}
+	return atomicfile.SyncDir(filepath.Dir(f.dir))
+}
+
+// Sweep removes what a process that was killed had not written whole.
+func (f File) Sweep(ctx context.Context) error {
+	if there, err := atomicfile.Halves(f.dir); err != nil || len(there) == 0 {
+		return err
+	}
+	lock, err := f.wait(ctx)
+	if err != nil {
+		return fmt.Errorf("sweep intent: %w", err)
+	}
+	return errors.Join(atomicfile.Sweep(f.dir), lock.Close())
 }

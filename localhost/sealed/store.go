@@ -236,21 +236,58 @@ func (s *Store) Delete(p Place) error {
 	})
 }
 
-// DeleteAll removes all values of the connection of p, whose Name does not matter.
+// DeleteAll removes all values of the connection of p, or of its Connector if it names no
+// connection. Its Name does not matter.
 func (s *Store) DeleteAll(p Place) error {
-	if p.Connector.IsZero() || p.Connection.IsZero() {
+	if p.Connector.IsZero() {
 		return fmt.Errorf("place of values: %w", ErrInvalid)
 	}
 	return s.locked("delete values", func() error {
-		dir := filepath.Join(s.values(), p.Connector.String(), p.Connection.String())
-		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		connector := filepath.Join(s.values(), p.Connector.String())
+		if _, err := os.Lstat(connector); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err := os.RemoveAll(dir); err != nil { // it follows no link
+		if err := os.RemoveAll(filepath.Join(connector, p.Connection.String())); err != nil { // it follows no link
 			return err
 		}
-		return atomicfile.SyncDir(filepath.Dir(dir))
+		if err := os.Remove(connector); err == nil || errors.Is(err, fs.ErrNotExist) { // nothing else was in it
+			return atomicfile.SyncDir(s.values())
+		}
+		return atomicfile.SyncDir(connector)
 	})
+}
+
+// Sweep removes what processes that were killed have left: files that are not written
+// whole, and directories in which no value is. While another one writes, nothing.
+func (s *Store) Sweep() error {
+	lock, err := filelock.Try(filepath.Join(s.dir, "lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep sealed store: %w", err)
+	}
+	err = errors.Join(atomicfile.Sweep(s.dir), sweepValues(s.values(), 2), lock.Close())
+	if err != nil {
+		return fmt.Errorf("sweep sealed store: %w", err)
+	}
+	return nil
+}
+
+// sweepValues sweeps a directory with levels of directories in it: of Connectors, and of
+// connections.
+func sweepValues(dir string, levels int) error {
+	if levels == 0 {
+		return atomicfile.Sweep(dir)
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if sub := filepath.Join(dir, e.Name()); e.IsDir() {
+			err = errors.Join(err, sweepValues(sub, levels-1))
+			_ = os.Remove(sub) // if it is empty
+		}
+	}
+	return err
 }
 
 // lockWait bounds how long another process of ours is waited for.

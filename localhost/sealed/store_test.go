@@ -319,6 +319,15 @@ func TestBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, has)
 	requireValue(t, s, work, "b")
+
+	require.NoError(t, s.DeleteAll(Place{Connector: work.Connector}))
+	require.NoDirExists(t, filepath.Join(s.values(), "github"))
+	require.DirExists(t, s.values())
+	require.NoError(t, s.Put(work, []byte("b")))
+	require.NoError(t, s.DeleteAll(work))
+	require.NoDirExists(t, filepath.Join(s.values(), "github"), "its directories go with the last value")
+	require.NoError(t, s.Put(work, []byte("b")))
+	requireValue(t, s, work, "b")
 }
 
 func TestParseSource(t *testing.T) {

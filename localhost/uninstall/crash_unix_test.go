@@ -94,6 +94,10 @@ func TestUninstallKilledAtEveryStep(t *testing.T) {
 				left, err := filepath.Glob(filepath.Join(r.dir, "store", "connectors", "tool", "*"))
 				require.NoError(t, err)
 				require.Empty(t, left)
+				if purge {
+					require.NoDirExists(t, filepath.Join(r.dir, "connections", "connectors", "tool"))
+					require.NoDirExists(t, filepath.Join(r.dir, "connections", "sealed", "values", "tool"))
+				}
 			})
 		}
 	}

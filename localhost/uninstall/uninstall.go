@@ -11,6 +11,8 @@ import (
 	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
+	"github.com/lendcli/lend/localhost/sealed"
+	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -80,16 +82,24 @@ func (c *Config) remove(ctx context.Context, r Request) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // closing lets go
-	resumed, err := c.resume(ctx, r.Connector)
+	resumed, err := c.resume(ctx, r.Connector, lock)
 	if err != nil {
 		return err
+	}
+	if resumed { // a purge takes the lock along
+		_ = lock.Close() // closing lets go
+		again, err := file.Hold()
+		if err != nil {
+			return err
+		}
+		lock = again
 	}
 	installed, there, err := c.anything(r)
 	switch {
 	case err != nil:
 		return err
 	case !there && resumed:
-		return nil // it was all that was left to do
+		return c.tidyHeld(ctx, r.Connector, lock) // it was all that was left to do
 	case !there:
 		return install.ErrNotInstalled
 	}
@@ -104,7 +114,7 @@ func (c *Config) remove(ctx context.Context, r Request) error {
 		return err
 	}
 	c.reached("written")
-	return c.finish(ctx, r.Connector, removal)
+	return c.finish(ctx, r.Connector, removal, lock)
 }
 
 // anything names what is installed, and tells whether there is something to remove, or
@@ -124,18 +134,24 @@ func (c *Config) anything(r Request) (installed []name.Version, there bool, err 
 		return installed, false, nil
 	}
 	all, err := c.Connections.List(r.Connector)
-	return installed, len(all) > 0, err
+	return installed, i.Disabled || len(all) > 0, err
 }
 
 // Resume brings every removal to its end that a dead process has begun, and names
 // the Connectors; those that a live process removes are left to it. One that fails
-// keeps none of the others.
+// keeps none of the others. It removes as well what dead processes have left of purged
+// Connectors, and of files that they had not written whole.
 func Resume(ctx context.Context, c Config) (resumed []name.ConnectorKey, err error) {
 	keys, err := c.Connections.Connectors()
+	_ = c.Connections.Sweep(ctx) // it is only for tidiness, and tried again the next time
 	for _, key := range keys {
 		i, readErr := c.Connections.Intent(key).Read()
-		if readErr != nil || i.Removing == nil {
-			continue // unreadable: its routes say so
+		if readErr != nil {
+			continue // its routes say so
+		}
+		if i.Removing == nil {
+			_ = c.tidy(ctx, key)
+			continue
 		}
 		done, e := c.resumeHeld(ctx, key)
 		if e != nil {
@@ -156,20 +172,59 @@ func (c *Config) resumeHeld(ctx context.Context, key name.ConnectorKey) (bool, e
 		return false, err
 	}
 	defer func() { _ = lock.Close() }() // closing lets go
-	return c.resume(ctx, key)
+	return c.resume(ctx, key, lock)
+}
+
+// tidy removes the directory of a Connector of which nothing is left.
+func (c *Config) tidy(ctx context.Context, key name.ConnectorKey) error {
+	if !c.nothing(key) {
+		return nil
+	}
+	lock, err := c.Connections.Intent(key).Hold()
+	if errors.Is(err, intent.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // closing lets go
+	return c.tidyHeld(ctx, key, lock)
+}
+
+func (c *Config) tidyHeld(ctx context.Context, key name.ConnectorKey, lock *filelock.Lock) error {
+	if !c.nothing(key) {
+		return nil
+	}
+	return c.Connections.Intent(key).Forget(ctx, lock)
+}
+
+// nothing tells whether no version of a Connector is installed, it has no connection,
+// and nothing is wanted of it. What cannot be read is something.
+func (c *Config) nothing(key name.ConnectorKey) bool {
+	installed, err := c.Store.Versions(key)
+	if err != nil || len(installed) > 0 {
+		return false
+	}
+	i, err := c.Connections.Intent(key).Read()
+	if err != nil || i.Removing != nil || i.Disabled {
+		return false
+	}
+	all, err := c.Connections.List(key)
+	return err == nil && len(all) == 0
 }
 
 // resume goes on with what was interrupted, if anything was. The Connector is held.
-func (c *Config) resume(ctx context.Context, key name.ConnectorKey) (bool, error) {
+func (c *Config) resume(ctx context.Context, key name.ConnectorKey, lock *filelock.Lock) (bool, error) {
 	i, err := c.Connections.Intent(key).Read()
 	if err != nil || i.Removing == nil {
 		return false, err
 	}
-	return true, c.finish(ctx, key, *i.Removing)
+	return true, c.finish(ctx, key, *i.Removing, lock)
 }
 
-// finish does what is written down, each step of which may have been done already.
-func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Removal) error {
+// finish does what is written down, each step of which may have been done already. The
+// lock is that of Hold; a purge takes it along.
+func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Removal, lock *filelock.Lock) error {
 	if c.Retire != nil {
 		if err := c.Retire(ctx, key); err != nil {
 			return fmt.Errorf("end what runs of it: %w", err)
@@ -202,11 +257,11 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 			return err
 		}
 	}
-	err = c.Connections.Intent(key).Update(ctx, func(i *intent.Intent) error {
-		i.Removing = nil
-		i.Disabled = i.Disabled && !r.Purge
-		return nil
-	})
+	if r.Purge {
+		err = c.Connections.Intent(key).Forget(ctx, lock)
+	} else {
+		err = c.Connections.Intent(key).Update(ctx, func(i *intent.Intent) error { i.Removing = nil; return nil })
+	}
 	if err == nil {
 		c.reached("forgotten")
 	}
@@ -225,7 +280,8 @@ func (c *Config) purge(key name.ConnectorKey) error {
 		}
 		c.reached("purged " + account.ID().String())
 	}
-	return nil
+	// Those of a connection whose directory was taken away by hand, too.
+	return c.Connections.Sealed().DeleteAll(sealed.Place{Connector: key})
 }
 
 // reached is where a test has a process die.

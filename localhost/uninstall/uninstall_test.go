@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -188,6 +189,8 @@ func TestUninstall(t *testing.T) {
 	values, err := filepath.Glob(filepath.Join(r.dir, "connections", "sealed", "values", "tool", "*", "*"))
 	require.NoError(t, err)
 	require.Empty(t, values, "no secret is left")
+	require.NoDirExists(t, filepath.Join(r.dir, "connections", "sealed", "values", "tool"))
+	require.NoDirExists(t, filepath.Join(r.dir, "connections", "connectors", "tool"), "nor a lock, nor a directory")
 	require.True(t, r.whole(t, r.other, "1.0.0"))
 	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: true}), install.ErrNotInstalled)
 }
@@ -259,4 +262,80 @@ func TestUninstallUnreadable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []name.ConnectorKey{r.other}, resumed)
 	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+}
+
+// A purge takes its locks along while others want them: each of them finds a directory
+// and locks that are there, and nobody who writes afterwards loses what they wrote.
+func TestPurgeUnderOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dir := filepath.Join(r.dir, "connections", "connectors", "tool")
+	disable := func() error {
+		return r.root.Intent(r.tool).Update(t.Context(), func(i *intent.Intent) error { i.Disabled = true; return nil })
+	}
+	require.NoError(t, disable())
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				err := Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: true})
+				if err != nil && !errors.Is(err, install.ErrNotInstalled) && !errors.Is(err, intent.ErrHeld) {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 50 {
+				if err := disable(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, disable())
+	require.True(t, r.intent(t, r.tool).Disabled)
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: true}), "what is remembered of it is something to remove")
+	require.NoDirExists(t, dir)
+}
+
+// What a process that was killed has left is removed by the next Resume; what an owner
+// has decided about a Connector that is not there stays, and so does what is installed.
+func TestResumeSweeps(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	connectors := filepath.Join(r.dir, "connections", "connectors")
+	values := filepath.Join(r.dir, "connections", "sealed", "values")
+	for _, dir := range []string{filepath.Join(connectors, "gone"), filepath.Join(connectors, "decided"), filepath.Join(values, "gone", "work")} {
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+	}
+	halves := []string{
+		filepath.Join(connectors, "gone", ".new-1"), filepath.Join(connectors, "tool", ".new-2"),
+		filepath.Join(connectors, "tool", "work", ".new-3"), filepath.Join(values, "tool", "work", ".new-4"),
+		filepath.Join(values, "gone", "work", ".new-5"),
+	}
+	for _, path := range append(halves, filepath.Join(connectors, "gone", ".removal.lock"), filepath.Join(connectors, "gone", ".intent.lock")) {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	decided := parsed(t, name.ParseConnectorKey, "decided")
+	require.NoError(t, r.root.Intent(decided).Update(t.Context(), func(i *intent.Intent) error { i.Disabled = true; return nil }))
+
+	held, err := r.root.Intent(parsed(t, name.ParseConnectorKey, "gone")).Hold()
+	require.NoError(t, err)
+	resumed, err := Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.Empty(t, resumed)
+	for _, path := range halves {
+		require.NoFileExists(t, path)
+	}
+	require.DirExists(t, filepath.Join(connectors, "gone"), "a live process is at it")
+	require.NoError(t, held.Close())
+	_, err = Resume(t.Context(), r.config())
+	require.NoError(t, err)
+	require.NoDirExists(t, filepath.Join(connectors, "gone"))
+	require.NoDirExists(t, filepath.Join(values, "gone"))
+	require.True(t, r.intent(t, decided).Disabled)
+	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+	require.True(t, r.whole(t, r.other, "1.0.0"))
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -44,6 +46,32 @@ func write(path string, data []byte) (err error) {
 		return err
 	}
 	return SyncDir(dir)
+}
+
+// Halves returns the paths of what killed processes, or live ones, have not written whole
+// in dir. A directory that is not there has none.
+func Halves(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), Prefix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
+}
+
+// Sweep removes the Halves of dir. The caller sees to it that nobody writes there.
+func Sweep(dir string) error {
+	paths, err := Halves(dir)
+	for _, path := range paths {
+		if e := os.Remove(path); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // SyncDir makes the entries of a directory durable; where the system cannot, it
