@@ -80,19 +80,22 @@ func TestLedgerCannotWrite(t *testing.T) {
 		status           int
 		code             string
 		recovers         bool
+		part             string
 	}{
-		{"sync", "fdatasync", "error=EIO", 126, "GATEWAY_LOCKED", false},
-		{"sync-once", "fdatasync", "error=EIO:when=1", 126, "GATEWAY_LOCKED", false},
-		{"write", "pwrite64", "error=EIO", 126, "GATEWAY_LOCKED", false},
-		{"read-only", "pwrite64", "error=EROFS", 126, "GATEWAY_LOCKED", false},
-		{"no-space", "pwrite64", "error=ENOSPC", 75, "BUSY", true},
-		{"quota", "pwrite64", "error=EDQUOT", 75, "BUSY", true},
+		{"sync", "fdatasync", "error=EIO", 126, "GATEWAY_LOCKED", false, tcp},
+		{"sync-quic", "fdatasync", "error=EIO", 126, "GATEWAY_LOCKED", false, quic},
+		{"sync-once", "fdatasync", "error=EIO:when=1", 126, "GATEWAY_LOCKED", false, tcp},
+		{"write", "pwrite64", "error=EIO", 126, "GATEWAY_LOCKED", false, quic},
+		{"read-only", "pwrite64", "error=EROFS", 126, "GATEWAY_LOCKED", false, tcp},
+		{"no-space", "pwrite64", "error=ENOSPC", 75, "BUSY", true, tcp},
+		{"no-space-quic", "pwrite64", "error=ENOSPC", 75, "BUSY", true, quic},
+		{"quota", "pwrite64", "error=EDQUOT", 75, "BUSY", true, quic},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := rig.New(t, "", "1m")
 			g := serve(w)
-			lease := w.Lease(tcp)
+			lease := w.Lease(c.part)
 			long := w.Run(lease, "op-that-runs-meanwhile", "sleep")
 			long.Start(t)
 			require.True(t, rig.Until(rig.Patience, func() bool { return w.Starts() == 1 }))
@@ -119,7 +122,7 @@ func TestLedgerCannotWrite(t *testing.T) {
 			ran := w.Starts()
 			_ = g.Stop(t) // it may say that its ledger failed
 			serve(w)
-			lease = w.Lease(tcp)
+			lease = w.Lease(c.part)
 			status, text = once(t, w, lease, "op-after-the-disk-failed")
 			require.Contains(t, []int{0, 255}, status, text)
 			// The one that was refused may be on record, whole but not durable: then its
@@ -142,18 +145,21 @@ func TestLedgerCannotWrite(t *testing.T) {
 // go on when there are some again.
 func TestNoDescriptors(t *testing.T) {
 	rig.Need(t, "strace", "go")
-	for _, c := range []struct{ name, calls, how string }{
-		{"files", "openat,open", "error=EMFILE"},
-		{"machine", "openat,open,pipe2,socketpair,memfd_create,pidfd_open", "error=ENFILE"},
-		{"processes", "pipe2,socketpair,memfd_create", "error=EMFILE"},
-		{"memory", "execve,execveat", "error=ENOMEM"},
-		{"busy", "execve,execveat", "error=EAGAIN"},
+	for _, c := range []struct{ name, calls, how, part string }{
+		{"files", "openat,open", "error=EMFILE", tcp},
+		{"files-quic", "openat,open", "error=EMFILE", quic},
+		{"machine", "openat,open,pipe2,socketpair,memfd_create,pidfd_open", "error=ENFILE", tcp},
+		{"machine-quic", "openat,open,pipe2,socketpair,memfd_create,pidfd_open", "error=ENFILE", quic},
+		{"processes", "pipe2,socketpair,memfd_create", "error=EMFILE", tcp},
+		{"processes-quic", "pipe2,socketpair,memfd_create", "error=EMFILE", quic},
+		{"memory", "execve,execveat", "error=ENOMEM", tcp},
+		{"busy", "execve,execveat", "error=EAGAIN", quic},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := rig.New(t, "", "1m")
 			g := serve(w)
-			lease := w.Lease(tcp)
+			lease := w.Lease(c.part)
 			status, text := once(t, w, lease, "")
 			require.Zero(t, status, text)
 			stop := inject(t, g, c.calls, c.how)
@@ -180,8 +186,8 @@ func TestNoDescriptors(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAccepted: connections cannot be accepted for want of descriptors. The
-// gateway listens on when there are some.
+// TestNobodyIsAccepted: connections cannot be accepted for want of descriptors, which
+// takes one each over TCP alone. The gateway listens on when there are some.
 func TestNobodyIsAccepted(t *testing.T) {
 	rig.Need(t, "strace", "go")
 	for name, how := range map[string]string{"process": "error=EMFILE", "machine": "error=ENFILE", "memory": "error=ENOMEM"} {
