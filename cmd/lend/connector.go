@@ -8,6 +8,7 @@ import (
 
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -51,9 +52,12 @@ func joinClose(err error, closers ...func() error) error {
 func storeError(err error) error {
 	var damage *install.Damage
 	var known *hinted
+	var unknown *intent.DamagedError
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.As(err, &unknown):
+		return &hinted{err: err, hint: unknown.Fix()}
 	case errors.As(err, &damage):
 		return &hinted{err: err, hint: damageHint(damage)}
 	case errors.Is(err, install.ErrNoRegistry):

@@ -53,6 +53,9 @@ status 1: one of them is not what was installed, or cannot be read.`,
 					if r.State != inspect.Present {
 						bad = append(bad, r)
 					}
+					if shown.State == unreadableState {
+						a.note("lend: %s %s: what is wanted of it cannot be read, so nothing of it is lent; next: lend doctor", shown.Key, shown.Version)
+					}
 				}
 				err = a.show(list, func() error {
 					if len(found) == 0 {

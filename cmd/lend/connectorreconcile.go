@@ -11,6 +11,7 @@ import (
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -101,13 +102,24 @@ func (a *app) takenUp(ctx context.Context, c change) error {
 		return err
 	}
 	if at := slices.IndexFunc(o.Failed, c.means); at >= 0 {
-		return hintf("lend connector verify "+c.key.String(), "%s, but the running gateway has no route of it: %s", c.done, routeProblem(o.Failed[at]))
+		return hintf(a.failedHint(c.key), "%s, but the running gateway has no route of it: %s", c.done, routeProblem(o.Failed[at]))
 	}
 	if at := slices.IndexFunc(o.Left, c.means); at >= 0 {
 		return hintf("lend status, then the same command again", "%s, but something of what was before still runs: %s", c.done, routeProblem(o.Left[at]))
 	}
 	a.noteOutcome(o)
 	return nil
+}
+
+// failedHint is what comes next when a Connector has no route.
+func (a *app) failedHint(key name.ConnectorKey) string {
+	var unknown *intent.DamagedError
+	if root, err := a.connectionsHere(); err == nil {
+		if _, err := root.Intent(key).Read(); errors.As(err, &unknown) {
+			return unknown.Fix()
+		}
+	}
+	return "lend connector verify " + key.String()
 }
 
 // retireRunning has a running gateway retire what is no longer wanted of a Connector.

@@ -69,7 +69,7 @@ func (a *app) setDisabled(ctx context.Context, key, id string, disabled bool) er
 			return err
 		}
 		if id == "" {
-			err = root.Intent(k).Update(ctx, func(i *intent.Intent) error { i.Disabled = disabled; return nil })
+			err = a.setAllDisabled(ctx, root, k, disabled)
 		} else {
 			err = setConnectionDisabled(root, k, id, disabled)
 		}
@@ -82,6 +82,20 @@ func (a *app) setDisabled(ctx context.Context, key, id string, disabled bool) er
 		}
 		return a.showEnabled(root, k, id, disabled)
 	})
+}
+
+// setAllDisabled writes down what is wanted of a Connector. Disabled is what may be said
+// of one of which nobody can read what was wanted before.
+func (a *app) setAllDisabled(ctx context.Context, root *connection.Root, key name.ConnectorKey, disabled bool) error {
+	set := func(i *intent.Intent) error { i.Disabled = disabled; return nil }
+	if !disabled {
+		return root.Intent(key).Update(ctx, set)
+	}
+	renewed, err := root.Intent(key).Renew(ctx, set)
+	if renewed && err == nil {
+		a.note("lend: what was wanted of %s could not be read, and is forgotten: whether it was disabled, or being removed", key)
+	}
+	return err
 }
 
 func (a *app) setRunning(ctx context.Context, key name.ConnectorKey, id string, disabled bool) error {
@@ -190,12 +204,15 @@ func (a *app) connectionsHere() (*connection.Root, error) {
 	return a.connections(p)
 }
 
+// unreadableState: nobody knows what is wanted of a Connector or its connections.
+const unreadableState = "unreadable"
+
 // stateOf says in a word whether a Connector is lent.
 func stateOf(root *connection.Root, key name.ConnectorKey, version name.Version) string {
 	i, err := root.Intent(key).Read()
 	switch {
 	case err != nil:
-		return "unreadable"
+		return unreadableState
 	case i.Removes(version):
 		return "removing"
 	case i.Disabled:
@@ -203,7 +220,7 @@ func stateOf(root *connection.Root, key name.ConnectorKey, version name.Version)
 	}
 	all, err := root.List(key)
 	if err != nil {
-		return "unreadable"
+		return unreadableState
 	}
 	disabled := 0
 	for _, c := range all {
@@ -313,7 +330,12 @@ func (a *app) stillRemoved(key name.ConnectorKey, version name.Version) error {
 	if err != nil {
 		return err
 	}
-	if i, err := root.Intent(key).Read(); err != nil || !i.Removes(version) {
+	i, err := root.Intent(key).Read()
+	var unknown *intent.DamagedError
+	if errors.As(err, &unknown) {
+		return hintf(unknown.Fix(), "%s %s is verified, but nothing of it is lent: %w", key, version, err)
+	}
+	if err != nil || !i.Removes(version) {
 		return err
 	}
 	return hintf("lend connector remove "+key.String()+", then the same command again",

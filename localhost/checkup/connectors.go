@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/localhost/signature"
 )
@@ -132,10 +132,12 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 // tell.
 func unwanted(root *connection.Root, r inspect.Result) (Row, bool) {
 	want, err := root.Intent(r.Connector).Read()
+	var damage *intent.DamagedError
 	switch {
+	case errors.As(err, &damage):
+		return failed(fmt.Errorf("nothing of it is lent: %w", err), damage.Fix()), true
 	case err != nil:
-		file := filepath.Join(root.Dir(), "connectors", r.Connector.String(), ".intent.json")
-		return failed(fmt.Errorf("nothing of it is lent: %w", err), "mv "+file+" "+file+".damaged, then lend connector disable "+r.Connector.String()+", or enable"), true
+		return failed(fmt.Errorf("nothing of it is lent: %w", err), "lend doctor again"), true
 	case want.Removes(r.Version):
 		return Row{
 			Status: Warn, Detail: "its removal was interrupted; nothing of it is lent",

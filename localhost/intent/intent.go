@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
@@ -24,6 +25,7 @@ const MaxVersions = 1024
 const (
 	schemaVersion = "1"
 	intentFile    = ".intent.json"
+	asideFile     = ".intent.json.damaged" // of owners who were told to put it aside
 	intentLock    = ".intent.lock"
 	removalLock   = ".removal.lock"
 	maxBytes      = 256 << 10
@@ -73,21 +75,58 @@ type File struct{ dir string }
 // which need not exist.
 func At(dir string) File { return File{dir} }
 
-// Read returns the intent; without a file, the usual one.
+// DamagedError says that the file of a Connector cannot be understood, or is not this
+// user's alone: nobody knows what was wanted. Renew replaces it.
+type DamagedError struct {
+	Connector string // its directory's name
+	Err       error  // why; for the owner alone, since it can hold paths
+
+	directory bool // one is in its place
+}
+
+// Error says why.
+func (e *DamagedError) Error() string { return "read intent: " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// Fix is what the owner can do about it, in commands.
+func (e *DamagedError) Fix() string {
+	if e.directory {
+		return "stop lend serve, take that directory away, then lend connector disable " + e.Connector
+	}
+	return fmt.Sprintf("lend connector disable %[1]s, then lend connector enable %[1]s; or lend connector remove %[1]s", e.Connector)
+}
+
+// Read returns the intent; without a file, the usual one. One that nobody understands is
+// a *DamagedError; another error means that the system did not let it be read now.
 func (f File) Read() (Intent, error) {
+	i, err := f.read()
+	var errno syscall.Errno
+	if err != nil && (!errors.As(err, &errno) || errors.Is(err, fs.ErrPermission) || errno == syscall.ELOOP) {
+		info, look := os.Lstat(filepath.Join(f.dir, intentFile))
+		return Intent{}, &DamagedError{Connector: filepath.Base(f.dir), Err: err, directory: look == nil && info.IsDir()}
+	}
+	if err != nil {
+		return Intent{}, fmt.Errorf("read intent: %w", err)
+	}
+	return i, nil
+}
+
+func (f File) read() (Intent, error) {
 	data, err := private.Read(filepath.Join(f.dir, intentFile), maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Intent{SchemaVersion: schemaVersion}, nil
 	}
 	if err != nil {
-		return Intent{}, fmt.Errorf("read intent: %w", err)
+		return Intent{}, err
 	}
 	var i Intent
 	if err := strictjson.Decode(data, maxBytes, &i); err != nil {
-		return Intent{}, fmt.Errorf("read intent: %w: %w", ErrInvalid, err)
+		return Intent{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := i.check(); err != nil {
-		return Intent{}, fmt.Errorf("read intent: %w", err)
+		return Intent{}, err
 	}
 	return i, nil
 }
@@ -113,26 +152,43 @@ func (i Intent) check() error {
 // Update replaces the intent durably by what change makes of it; an error of change
 // changes nothing. It makes the directory if there is none.
 func (f File) Update(ctx context.Context, change func(*Intent) error) error {
+	_, err := f.update(ctx, change, false)
+	return err
+}
+
+// Renew is Update where the file may be a damaged one: change then gets an intent that
+// is disabled, since nobody knows what was wanted, and renewed is true. Until the new
+// one is in its place the damaged one is. A directory in its place is a *DamagedError, and
+// stays: while it was taken away, all would be wanted.
+func (f File) Renew(ctx context.Context, change func(*Intent) error) (renewed bool, err error) {
+	return f.update(ctx, change, true)
+}
+
+func (f File) update(ctx context.Context, change func(*Intent) error, renew bool) (renewed bool, err error) {
 	lock, err := f.wait(ctx)
 	if err != nil {
-		return fmt.Errorf("change intent: %w", err)
+		return false, fmt.Errorf("change intent: %w", err)
 	}
 	defer func() { _ = lock.Close() }() // closing lets go
 	i, err := f.Read()
+	var damage *DamagedError
+	if renewed = renew && errors.As(err, &damage) && !damage.directory; renewed {
+		i, err = Intent{SchemaVersion: schemaVersion, Disabled: true}, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := change(&i); err != nil {
-		return err
+		return false, err
 	}
 	if err := i.check(); err != nil {
-		return fmt.Errorf("change intent: %w", err)
+		return false, fmt.Errorf("change intent: %w", err)
 	}
 	data, err := json.MarshalIndent(i, "", "  ")
 	if err != nil {
-		return fmt.Errorf("change intent: %w", err)
+		return false, fmt.Errorf("change intent: %w", err)
 	}
-	return atomicfile.Write(filepath.Join(f.dir, intentFile), append(data, '\n'))
+	return renewed, atomicfile.Write(filepath.Join(f.dir, intentFile), append(data, '\n'))
 }
 
 // Hold lets the caller alone remove the Connector until the lock is closed, or the
@@ -183,8 +239,10 @@ func (f File) forget(ctx context.Context, held *filelock.Lock) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // closing lets go
-	if err := os.Remove(filepath.Join(f.dir, intentFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, file := range []string{intentFile, asideFile} {
+		if err := os.Remove(filepath.Join(f.dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	if err := errors.Join(atomicfile.Sweep(f.dir), atomicfile.SyncDir(f.dir)); err != nil {
 		return err

@@ -112,3 +112,78 @@ func TestHoldAndConcurrentUpdates(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
 }
+
+// Renew replaces what nobody understands by what is disabled, and by nothing else; what
+// the system does not let be read stays, and so does a directory.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	keep := func(*Intent) error { return nil }
+	for title, place := range map[string]func(path string) error{
+		"cut": func(path string) error { return os.WriteFile(path, []byte(`{"schemaVer`), 0o600) },
+		"everyone's": func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte(`{"schemaVersion":"1"}`), 0o600), os.Chmod(path, 0o644))
+		},
+		"large": func(path string) error { return os.WriteFile(path, make([]byte, maxBytes+1), 0o600) },
+		"link":  func(path string) error { return os.Symlink("elsewhere", path) },
+	} {
+		dir := filepath.Join(t.TempDir(), "github")
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, place(filepath.Join(dir, intentFile)), title)
+		f := At(dir)
+		var damage *DamagedError
+		_, err := f.Read()
+		require.ErrorAs(t, err, &damage, title)
+		require.Equal(t, "lend connector disable github, then lend connector enable github; or lend connector remove github", damage.Fix())
+		require.ErrorAs(t, f.Update(t.Context(), keep), &damage, title)
+		no := errors.New("no")
+		_, err = f.Renew(t.Context(), func(*Intent) error { return no })
+		require.ErrorIs(t, err, no)
+		_, err = f.Read()
+		require.ErrorAs(t, err, &damage, "it is there until another one is")
+		renewed, err := f.Renew(t.Context(), keep)
+		require.NoError(t, err, title)
+		require.True(t, renewed)
+		i, err := f.Read()
+		require.NoError(t, err)
+		require.Equal(t, Intent{SchemaVersion: "1", Disabled: true}, i, title)
+		renewed, err = f.Renew(t.Context(), func(i *Intent) error { i.Disabled = false; return nil })
+		require.NoError(t, err)
+		require.False(t, renewed)
+	}
+
+	dir := filepath.Join(t.TempDir(), "github")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, intentFile), 0o700))
+	var damage *DamagedError
+	_, err := At(dir).Renew(t.Context(), keep)
+	require.ErrorAs(t, err, &damage)
+	require.Contains(t, damage.Fix(), "take that directory away")
+	require.DirExists(t, filepath.Join(dir, intentFile))
+}
+
+// Forget leaves what somebody else made, and the usual is wanted afterwards.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "github")
+	f := At(dir)
+	for _, stray := range []string{"", "work"} {
+		require.NoError(t, f.Update(t.Context(), func(i *Intent) error { i.Disabled = true; return nil }))
+		for _, left := range []string{".new-1", asideFile} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, left), nil, 0o600))
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, stray), 0o700))
+		held, err := f.Hold()
+		require.NoError(t, err)
+		require.NoError(t, f.Forget(t.Context(), held))
+		require.NoError(t, held.Close())
+		i, err := f.Read()
+		require.NoError(t, err)
+		require.False(t, i.Disabled)
+		if stray == "" {
+			require.NoDirExists(t, dir)
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 3, "the locks, since somebody may want them")
+	}
+}

@@ -11,8 +11,8 @@ import (
 	"github.com/lendcli/lend/localhost/failpoint"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
-	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/localhost/internal/filelock"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -51,7 +51,8 @@ type Request struct {
 var ErrVersion = errors.New("connections are removed with all versions only")
 
 // Remove removes a Connector. Where a removal of it was interrupted, that is brought
-// to its end first. It is install.ErrNotInstalled if there was nothing to remove,
+// to its end first. Where nobody can read what was wanted of it, it is removed all the
+// same, and what stays of it is disabled. It is install.ErrNotInstalled if there was nothing to remove,
 // intent.ErrHeld while another process removes the Connector, ErrVersion for a
 // request that cannot be. After any other error the removal stands, and the next
 // Remove or Resume goes on with it.
@@ -110,7 +111,7 @@ func (c *Config) remove(ctx context.Context, r Request) error {
 		}
 	}
 	c.reached("begin")
-	if err := file.Update(ctx, func(i *intent.Intent) error { i.Removing = &removal; return nil }); err != nil {
+	if _, err := file.Renew(ctx, func(i *intent.Intent) error { i.Removing = &removal; return nil }); err != nil {
 		return err
 	}
 	c.reached("written")
@@ -124,6 +125,9 @@ func (c *Config) anything(r Request) (installed []name.Version, there bool, err 
 		return nil, false, err
 	}
 	i, err := c.Connections.Intent(r.Connector).Read()
+	if damaged(err) {
+		return installed, r.Version.IsZero() || slices.Contains(installed, r.Version), nil
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -135,6 +139,12 @@ func (c *Config) anything(r Request) (installed []name.Version, there bool, err 
 	}
 	all, err := c.Connections.List(r.Connector)
 	return installed, i.Disabled || len(all) > 0, err
+}
+
+// damaged tells whether nobody knows what was wanted of a Connector.
+func damaged(err error) bool {
+	var d *intent.DamagedError
+	return errors.As(err, &d)
 }
 
 // Resume brings every removal to its end that a dead process has begun, and names
@@ -216,6 +226,9 @@ func (c *Config) nothing(key name.ConnectorKey) bool {
 // resume goes on with what was interrupted, if anything was. The Connector is held.
 func (c *Config) resume(ctx context.Context, key name.ConnectorKey, lock *filelock.Lock) (bool, error) {
 	i, err := c.Connections.Intent(key).Read()
+	if damaged(err) {
+		return false, nil // whatever it was, what is asked for now takes its place
+	}
 	if err != nil || i.Removing == nil {
 		return false, err
 	}

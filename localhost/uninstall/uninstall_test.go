@@ -248,12 +248,12 @@ func TestUninstallThatCannotEndWhatRuns(t *testing.T) {
 	require.Empty(t, resumed)
 }
 
-// A word of a removal that cannot be read removes nothing, and keeps nobody else.
+// A word of a removal that cannot be read removes nothing by itself, and keeps nobody
+// else. The owner's next removal takes its place; what stays is disabled.
 func TestUninstallUnreadable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "connections", "connectors", "tool", ".intent.json"), []byte(`{"schemaVersion":"1","removing":{"versions":["1.0.0"],"all":true}}`), 0o600))
-	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}), intent.ErrInvalid)
 	require.NoError(t, r.root.Intent(r.other).Update(t.Context(), func(i *intent.Intent) error {
 		i.Removing = &intent.Removal{Versions: []string{"1.0.0"}}
 		return nil
@@ -262,6 +262,29 @@ func TestUninstallUnreadable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []name.ConnectorKey{r.other}, resumed)
 	require.True(t, r.whole(t, r.tool, "1.0.0", "2.0.0"))
+
+	damage := func() {
+		t.Helper()
+		path := filepath.Join(r.dir, "connections", "connectors", "tool", ".intent.json")
+		require.NoError(t, os.WriteFile(path, []byte(`{"schemaVersion":"1","rem`), 0o600))
+		require.NoError(t, os.Chmod(path, 0o644))
+	}
+	damage()
+	one := parsed(t, name.ParseVersion, "1.0.0")
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: parsed(t, name.ParseVersion, "9.9.9")}), install.ErrNotInstalled)
+	_, err = r.root.Intent(r.tool).Read()
+	require.Error(t, err)
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: one}))
+	require.Equal(t, intent.Intent{SchemaVersion: "1", Disabled: true}, r.intent(t, r.tool), "it may have been disabled, or half removed")
+	require.True(t, r.whole(t, r.tool, "2.0.0"))
+	damage()
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}))
+	require.Empty(t, r.versions(t, r.tool))
+	require.True(t, r.intent(t, r.tool).Disabled)
+	require.Equal(t, "default work", r.accounts(t, r.tool))
+	damage()
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: true}))
+	require.NoDirExists(t, filepath.Join(r.dir, "connections", "connectors", "tool"))
 }
 
 // A purge takes its locks along while others want them: each of them finds a directory
