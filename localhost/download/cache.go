@@ -146,8 +146,9 @@ func (c *Cache) fill(ctx context.Context, rel string, p Pin, fill Fill) (err err
 }
 
 // Promote makes the archive that p names the current one of key, if it is the
-// candidate; if it is current already, or there is none, nothing changes. A crash at
-// any step leaves a whole archive in one of the two places.
+// candidate; if it is current already, or there is none, nothing changes. The one that
+// was current is the candidate then, until Tidy or the next Prepare takes it away. A
+// crash at any step leaves a whole archive in one of the two places.
 func (c *Cache) Promote(ctx context.Context, key name.ConnectorKey, p Pin) error {
 	if err := c.promote(ctx, key.String(), p); err != nil {
 		return fmt.Errorf("promote archive of %s: %w", key, err)
@@ -170,7 +171,7 @@ func (c *Cache) promote(ctx context.Context, of string, p Pin) error {
 		return errors.Join(err, c.recover(of))
 	}
 	failpoint.Hit("promote-current")
-	if err := c.root.RemoveAll(path.Join(of, retired)); err != nil {
+	if err := c.settle(of); err != nil {
 		return err
 	}
 	failpoint.Hit("promoted")
@@ -178,7 +179,7 @@ func (c *Cache) promote(ctx context.Context, of string, p Pin) error {
 }
 
 // recover finishes or undoes what a crash interrupted: without a current archive the
-// retired one is current again; beside one it is rubbish, as is a half-filled slot.
+// retired one is current again; a half-filled slot is rubbish.
 func (c *Cache) recover(of string) error {
 	if _, err := c.root.Lstat(path.Join(of, current)); errors.Is(err, fs.ErrNotExist) {
 		if err := c.rename(of, retired, current); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +188,19 @@ func (c *Cache) recover(of string) error {
 	} else if err != nil {
 		return err
 	}
-	return errors.Join(c.root.RemoveAll(path.Join(of, retired)), c.root.RemoveAll(path.Join(of, filling)))
+	return errors.Join(c.settle(of), c.root.RemoveAll(path.Join(of, filling)))
+}
+
+// settle makes the retired archive, beside a current one, the candidate: the version that
+// it is of may still be there, and be gone back to. It is rubbish if it says nothing
+// else than the current one, or if there is a candidate.
+func (c *Cache) settle(of string) error {
+	was, ok := c.pinned(path.Join(of, retired))
+	is, _ := c.pinned(path.Join(of, current))
+	if _, err := c.root.Lstat(path.Join(of, candidate)); ok && was != is && errors.Is(err, fs.ErrNotExist) {
+		return c.rename(of, retired, candidate)
+	}
+	return c.root.RemoveAll(path.Join(of, retired))
 }
 
 // Unused is an archive that no release is made of.

@@ -98,6 +98,16 @@ func TestDownloadCacheCurrentAndOneCandidate(t *testing.T) {
 	require.ErrorIs(t, err, errNever, "the candidate was another's")
 	promote(t, c, "three")
 	prepare(t, c, "three", never)
+	require.Equal(t, []string{candidate, current}, slots(t, dir))
+	prepare(t, c, "one", never) // which was the current one: back to it
+	promote(t, c, "one")
+	prepare(t, c, "one", never)
+	prepare(t, c, "three", never)
+	_, err = c.Tidy(t.Context(), key(t), []Pin{pinOf("three")}, true)
+	require.NoError(t, err)
+	prepare(t, c, "three", never)
+	require.Equal(t, []string{candidate}, slots(t, dir))
+	promote(t, c, "three")
 	require.Equal(t, []string{current}, slots(t, dir))
 
 	keys, err := c.Keys()
@@ -151,8 +161,12 @@ func TestDownloadCacheCrashAtAnyRename(t *testing.T) {
 			require.NotContains(t, slots(t, dir), filling)
 			prepare(t, d, "new", gives("new")) // and it goes on
 			promote(t, d, "new")
-			require.Equal(t, []string{current}, slots(t, dir))
+			require.Contains(t, slots(t, dir), current)
+			require.Subset(t, []string{candidate, current}, slots(t, dir))
 			prepare(t, d, "new", never)
+			if _, ok := c.has[current]; ok && c.want == "old" || c.has[retired] != "" {
+				prepare(t, d, "old", never) // it may be gone back to
+			}
 		})
 	}
 }

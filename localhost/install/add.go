@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,6 +75,17 @@ type arrival struct {
 	manifest manifest.Manifest
 	snap     *artifact.Snapshot
 	rec      depot.Receipt
+
+	old  depot.Receipt // of the same content, where that is installed
+	from string        // its package tree, if it is whole: nothing needs to be fetched
+}
+
+// installed notes the package tree of an arrival: of the same content it is the same.
+func (in *arrival) installed(snap *artifact.Snapshot) error {
+	if in.rec.PackageDigest = snap.Digest(); in.from != "" && snap.Digest() != in.old.PackageDigest {
+		return tampered(in.rec.Name, in.rec.Version, errors.New("it was changed while it was copied"))
+	}
+	return nil
 }
 
 func (s *Store) bring(ctx context.Context, src Source, p Progress) (_ *arrival, err error) {
@@ -100,7 +110,7 @@ func (s *Store) bring(ctx context.Context, src Source, p Progress) (_ *arrival, 
 	if err != nil {
 		return nil, err
 	}
-	in := &arrival{g, src, m, snap, rec}
+	in := &arrival{Staging: g, src: src, manifest: m, snap: snap, rec: rec}
 	return in, s.takeSignature(in, sig)
 }
 
@@ -127,6 +137,10 @@ func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, err
 		return s.again(sl, old)
 	}
 	if same {
+		in.old = old
+		if sl.Holds(old, packageTree, old.PackageDigest, artifact.ConnectorLimits()) {
+			in.from = sl.Tree(old, packageTree)
+		}
 		if err := in.inherit(sl, old); err != nil {
 			return placed{}, err
 		}
@@ -200,7 +214,7 @@ func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
 ) (m manifest.Manifest, snap *artifact.Snapshot, sig []byte, err error) {
 	if info, look := os.Stat(src); look == nil && info.IsDir() {
 		if _, look = os.Lstat(filepath.Join(src, manifest.FileName)); errors.Is(look, fs.ErrNotExist) {
-			return m, nil, nil, fmt.Errorf("import artifact: %w", errNoManifest()) // before all of a home is copied
+			return m, nil, nil, fmt.Errorf("import artifact: %w", admit.NoManifest()) // before all of a home is copied
 		}
 	}
 	stage := p.at("import")
@@ -209,7 +223,7 @@ func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
 		Progress: func(done int64) { stage(done, 0) },
 		Aside:    map[string]*[]byte{signature.FileName: &sig},
 		Inspect: func(tree fs.FS) (executables []string, err error) {
-			if m, err = readManifest(tree); err != nil {
+			if m, err = admit.Manifest(tree); err != nil {
 				return nil, err
 			}
 			return inspect(tree, m)
@@ -220,26 +234,6 @@ func importSource(ctx context.Context, g *depot.Staging, src string, p Progress,
 	}
 	snap, err = artifact.Open(g.Path(artifactTree), artifact.ConnectorLimits())
 	return m, snap, sig, err
-}
-
-func errNoManifest() error {
-	return &artifact.RefusedError{Reason: "there is no " + manifest.FileName + " at its root"}
-}
-
-func readManifest(tree fs.FS) (manifest.Manifest, error) {
-	f, err := tree.Open(manifest.FileName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return manifest.Manifest{}, errNoManifest()
-	}
-	if err != nil {
-		return manifest.Manifest{}, err
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
-	if err != nil {
-		return manifest.Manifest{}, err
-	}
-	return manifest.Parse(b)
 }
 
 // describe checks the manifest against the tree and begins the receipt.
@@ -291,7 +285,7 @@ func (s *Store) equip(ctx context.Context, in *arrival, p Progress) (release fun
 	if in.manifest.CLI.Package == nil {
 		return release, nil
 	}
-	if err := s.installPackage(ctx, in.Staging, in.manifest.CLI, in.snap, &in.rec, p); err != nil {
+	if err := s.installPackage(ctx, in, p); err != nil {
 		release()
 		return nil, err
 	}
@@ -300,34 +294,27 @@ func (s *Store) equip(ctx context.Context, in *arrival, p Progress) (release fun
 
 // installPackage runs npm ci for the lock in the artifact and keeps a snapshot of
 // what it laid out.
-func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manifest.CLI, snap *artifact.Snapshot, rec *depot.Receipt, p Progress) error {
-	pkg := *cli.Package
-	data, lock, err := readLock(snap, pkg)
+func (s *Store) installPackage(ctx context.Context, in *arrival, p Progress) error {
+	cli, rec, pkg := in.manifest.CLI, &in.rec, *in.manifest.CLI.Package
+	data, lock, err := readLock(in.snap, pkg)
 	if err != nil {
 		return err
 	}
-	tool, release, err := s.tool(ctx, *rec.Runtime)
-	if err != nil {
-		return err
+	if in.old.Runtime != nil && *in.old.Runtime != *rec.Runtime {
+		in.from = "" // a script of it may have made what only that interpreter runs
 	}
-	defer release()
-	p.tell("install "+pkg.Name+"@"+pkg.Version, 0, 0)
-	if err := os.Mkdir(g.Path(scratchDir), 0o700); err != nil {
-		return err
-	}
-	if err := tool.CI(ctx, g.Path(scratchDir), data, pkg.Name, pkg.Version); err != nil {
-		return err
-	}
-	ran := ""
-	if pkg.Lifecycle != nil {
-		p.tell("run "+pkg.Lifecycle.Event+" of "+pkg.Name, 0, 0)
-		if err := tool.Lifecycle(ctx, g.Path(scratchDir), pkg); err != nil {
+	from, ran := in.from, ""
+	if from == "" {
+		from = in.Path(scratchDir, "project")
+		if err := s.runNPM(ctx, in, data, p); err != nil {
 			return err
 		}
+	}
+	if pkg.Lifecycle != nil {
 		ran = pkg.Name
 	}
 	p.tell("verify packages", 0, 0)
-	err = artifact.Import(ctx, g.Path(scratchDir, "project"), g.Path(packageTree), artifact.Options{
+	err = artifact.Import(ctx, from, in.Path(packageTree), artifact.Options{
 		Limits: artifact.ConnectorLimits(), Skip: npm.Leave,
 		Inspect: func(tree fs.FS) ([]string, error) {
 			if err := npm.CheckTree(tree, lock); err != nil {
@@ -344,7 +331,7 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manife
 	if err != nil {
 		return err
 	}
-	installed, err := artifact.Open(g.Path(packageTree), artifact.ConnectorLimits())
+	installed, err := artifact.Open(in.Path(packageTree), artifact.ConnectorLimits())
 	if err != nil {
 		return err
 	}
@@ -354,8 +341,27 @@ func (s *Store) installPackage(ctx context.Context, g *depot.Staging, cli manife
 	if rec.Native {
 		rec.Runtime = nil // it installed the package, and does not run it
 	}
-	rec.PackageDigest, rec.HasScripts = installed.Digest(), lock.HasScripts(ran)
-	return g.Remove(scratchDir)
+	rec.HasScripts = lock.HasScripts(ran)
+	return errors.Join(in.installed(installed), in.Remove(scratchDir))
+}
+
+// runNPM has npm lay out the project of a lock in the scratch directory.
+func (s *Store) runNPM(ctx context.Context, in *arrival, lock []byte, p Progress) error {
+	pkg := *in.manifest.CLI.Package
+	tool, release, err := s.tool(ctx, *in.rec.Runtime)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.tell("install "+pkg.Name+"@"+pkg.Version, 0, 0)
+	if err := os.Mkdir(in.Path(scratchDir), 0o700); err != nil {
+		return err
+	}
+	if err := tool.CI(ctx, in.Path(scratchDir), lock, pkg.Name, pkg.Version); err != nil || pkg.Lifecycle == nil {
+		return err
+	}
+	p.tell("run "+pkg.Lifecycle.Event+" of "+pkg.Name, 0, 0)
+	return tool.Lifecycle(ctx, in.Path(scratchDir), pkg)
 }
 
 const scratchDir = "scratch"
@@ -369,14 +375,8 @@ func readLock(snap *artifact.Snapshot, pkg manifest.Package) ([]byte, npm.Lock, 
 	if err != nil {
 		return nil, npm.Lock{}, err
 	}
-	lock, err := npm.ParseLock(data, pkg.Name, pkg.Version)
-	if err != nil {
-		return nil, npm.Lock{}, err
-	}
-	if top, ok := lock.Package("node_modules/" + pkg.Name); !ok || top.Integrity.String() != pkg.Integrity {
-		return nil, npm.Lock{}, &npm.LockError{Path: top.Path, Msg: "its integrity is not the manifest's"}
-	}
-	return data, lock, nil
+	lock, err := npm.LockOf(pkg, data)
+	return data, lock, err
 }
 
 // tool returns npm, run by the interpreter rt, both verified now. release lets go of

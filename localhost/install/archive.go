@@ -29,14 +29,17 @@ func pin(a manifest.Archive) download.Pin { return download.Pin{SHA256: a.SHA256
 // unpackArchive brings what the manifest's archive holds into the package tree. The
 // lock of the Connector is held.
 func (s *Store) unpackArchive(ctx context.Context, in *arrival, p Progress) error {
-	cli := in.manifest.CLI
-	at, err := s.downloads.Prepare(ctx, in.manifest.Key, pin(*cli.Archive), s.fill(in, p))
-	if err != nil {
-		return err
+	cli, from, strip := in.manifest.CLI, in.from, 0
+	if from == "" {
+		at, err := s.downloads.Prepare(ctx, in.manifest.Key, pin(*cli.Archive), s.fill(in, p))
+		if err != nil {
+			return err
+		}
+		from, strip = at, cli.Archive.Strip
 	}
 	stage := p.at("unpack archive")
-	err = artifact.Import(ctx, at, in.Path(packageTree), artifact.Options{
-		Limits: artifact.ConnectorLimits(), Strip: cli.Archive.Strip, Progress: func(done int64) { stage(done, 0) },
+	err := artifact.Import(ctx, from, in.Path(packageTree), artifact.Options{
+		Limits: artifact.ConnectorLimits(), Strip: strip, Progress: func(done int64) { stage(done, 0) },
 		Inspect: func(tree fs.FS) ([]string, error) {
 			return []string{cli.Entrypoint}, admit.Native(tree, cli.Entrypoint)
 		},
@@ -51,8 +54,7 @@ func (s *Store) unpackArchive(ctx context.Context, in *arrival, p Progress) erro
 	if _, sum, _ := snap.File(cli.Entrypoint); sum != cli.SHA256 {
 		return &artifact.RefusedError{Path: cli.Entrypoint, Reason: "its SHA-256 is " + sum + ", the manifest says another"}
 	}
-	in.rec.PackageDigest = snap.Digest()
-	return nil
+	return in.installed(snap)
 }
 
 // fill says where the archive comes from, if the cache does not have it.
@@ -103,8 +105,13 @@ func (s *Store) tidyArchives(ctx context.Context, key name.ConnectorKey, remove 
 		return nil, nil //nolint:nilerr // nobody knows what they are made of
 	}
 	for _, v := range versions {
-		r, err := s.Release(key, v)
-		if err != nil && !errors.Is(err, ErrNotInstalled) { // superseded ones are not
+		sl := s.depot.Slot(depot.Connectors, key.String(), v.String())
+		rec, err := sl.Read()
+		var r Release
+		if err == nil { // a superseded one that still runs may be gone back to
+			r, err = s.releaseFrom(sl, rec)
+		}
+		if err != nil && !rec.Superseded && !errors.Is(err, ErrNotInstalled) {
 			return nil, nil // nobody knows what it is made of
 		}
 		if a := r.Manifest.CLI.Archive; a != nil {

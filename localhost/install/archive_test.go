@@ -305,6 +305,78 @@ func TestArchiveOfAFailureGoes(t *testing.T) {
 	starts(t, s, add(t, s, remote(t, "1.0.0").dir(t))) // which it is repaired from
 }
 
+// TestBackToTheVersionBefore: while something of it runs, an update back and a repair
+// afterwards need no network; when nothing does, its archive goes.
+func TestBackToTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Config{Fetch: webOf(t, "1.0.0", "1.1.0").fetch})
+	old, next := remote(t, "1.0.0").dir(t), remote(t, "1.1.0").dir(t)
+	first := add(t, s, old)
+	runs, err := s.Launch(first)
+	require.NoError(t, err)
+	to := func(dir string) Release {
+		t.Helper()
+		r, _, err := update(t, s, Replacement{Key: first.Manifest.Key, Source: Source{Path: dir}})
+		require.NoError(t, err)
+		return r
+	}
+	second := to(next)
+	s.cfg.Fetch = nil // the network is gone
+	collect(t, s, true)
+	starts(t, s, to(old))
+	flip(t, launched(t, s, first), 9)
+	require.ErrorIs(t, s.Verify(t.Context(), first.Manifest.Key, first.Manifest.Version), ErrTampered)
+	starts(t, s, add(t, s, old))
+
+	require.NoError(t, runs.Close())
+	collect(t, s, true)
+	downloads := filepath.Join(s.cfg.Dir, "downloads", "tool")
+	require.NoDirExists(t, filepath.Join(downloads, "candidate"), "nothing runs of the other one")
+	_, _, err = s.Update(t.Context(), Replacement{Key: first.Manifest.Key, Source: Source{Path: next}}, nil)
+	require.ErrorIs(t, err, ErrNoArchive)
+	require.NotEqual(t, first.Digest, second.Digest)
+}
+
+// TestRepairOfTheArtifact: what an archive brought, or npm, and is whole, is copied; what
+// is not is fetched.
+func TestRepairOfTheArtifact(t *testing.T) {
+	t.Parallel()
+	w := webOf(t, "1.0.0")
+	s := openStore(t, Config{Fetch: w.fetch})
+	dir := remote(t, "1.0.0").dir(t)
+	r := add(t, s, dir)
+	spoil := func() {
+		t.Helper()
+		l, err := s.Launch(r)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		flip(t, filepath.Join(l.ContractDir, "connector-manifest.json"), 9)
+	}
+	spoil()
+	require.NoError(t, os.RemoveAll(filepath.Join(s.cfg.Dir, "downloads", "tool")))
+	s.cfg.Fetch = nil
+	starts(t, s, add(t, s, dir))
+	program := launched(t, s, r)
+	flip(t, program, 9)
+	_, err := s.Add(t.Context(), Source{Path: dir}, nil)
+	require.ErrorIs(t, err, ErrNoArchive, "nobody has its bytes")
+	s.cfg.Fetch = w.fetch
+	starts(t, s, add(t, s, dir))
+	require.Len(t, w.asked, 2)
+
+	n, f := npmStore(t)
+	hi := hello().dir(t)
+	r = add(t, n, hi)
+	ran := f.runs
+	l, err := n.Launch(r)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	flip(t, filepath.Join(l.ContractDir, "connector-manifest.json"), 9)
+	n.cfg.Registry = ""
+	starts(t, n, add(t, n, hi))
+	require.Equal(t, ran, f.runs, "npm does not run")
+}
+
 func launched(t *testing.T, s *Store, r Release) string {
 	t.Helper()
 	l, err := s.Launch(r)

@@ -59,3 +59,25 @@ func Variables(m manifest.Manifest) error {
 	}
 	return nil
 }
+
+// NoManifest is what refuses a source without a manifest.
+func NoManifest() error {
+	return &artifact.RefusedError{Reason: "there is no " + manifest.FileName + " at its root"}
+}
+
+// Manifest reads and checks the manifest at the root of a tree.
+func Manifest(tree fs.FS) (manifest.Manifest, error) {
+	f, err := tree.Open(manifest.FileName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return manifest.Manifest{}, NoManifest()
+	}
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	b, err := io.ReadAll(io.LimitReader(f, manifest.MaxBytes+1))
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	return manifest.Parse(b)
+}

@@ -196,6 +196,16 @@ func (sl Slot) Tree(r Receipt, rel ...string) string {
 	return sl.d.Path(append([]string{sl.rel, r.Directory}, rel...)...)
 }
 
+// Holds tells whether a tree in the directory that r names is whole: it can be read, and
+// digest is its tree digest.
+func (sl Slot) Holds(r Receipt, tree, digest string, l artifact.Limits) bool {
+	if digest == "" {
+		return false
+	}
+	snap, err := artifact.Open(sl.Tree(r, tree), l)
+	return err == nil && snap.Digest() == digest
+}
+
 // sweep removes the directories that are not current, or superseded, and that nobody
 // uses, and the slot itself if nothing is left. The lock of the owner is held.
 func (sl Slot) sweep() error {

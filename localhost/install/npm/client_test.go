@@ -160,6 +160,7 @@ func TestToolRunsNpmShutOff(t *testing.T) {
 	require.NoError(t, tool.CI(t.Context(), dir, lock, "hello", "1.0.0"))
 	require.Equal(t, "/rt/node", r.ran.Path)
 	require.Equal(t, []string{"node", "/rt/npm-cli.js", "ci"}, r.ran.Args[:3])
+	require.Contains(t, r.ran.Args, "--prefer-offline", "a repair needs no network for what the cache has")
 	require.Equal(t, filepath.Join(dir, "project"), r.ran.Dir)
 	for _, flag := range []string{
 		"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-bin-links", "--omit=dev", "--cache=/c", "--cafile=/ca.pem",

@@ -225,3 +225,16 @@ func (l Lock) Package(path string) (Locked, bool) {
 func (l Lock) HasScripts(ran string) bool {
 	return slices.ContainsFunc(l.packages, func(p Locked) bool { return p.HasScripts && p.Path != "node_modules/"+ran })
 }
+
+// LockOf is ParseLock for the lock of a manifest's package, whose integrity must be the
+// manifest's.
+func LockOf(pkg manifest.Package, data []byte) (Lock, error) {
+	lock, err := ParseLock(data, pkg.Name, pkg.Version)
+	if err != nil {
+		return Lock{}, err
+	}
+	if top, ok := lock.Package("node_modules/" + pkg.Name); !ok || top.Integrity.String() != pkg.Integrity {
+		return Lock{}, &LockError{Path: top.Path, Msg: "its integrity is not the manifest's"}
+	}
+	return lock, nil
+}
