@@ -18,6 +18,9 @@ func (s *serving) Invite(ctx context.Context, want admin.InvitationWanted, tell 
 	}
 	return s.desk.Invite(ctx, time.Duration(want.Seconds)*time.Second, want.Local,
 		func(i pairing.Invited) error {
+			if why := s.revoked.Locked(); why != nil { // since, while it waited for the one before
+				return fmt.Errorf("everything is denied: %w", why)
+			}
 			return tell(admin.Invitation{ID: i.ID, Link: i.Link, Expires: &i.Expires, Phase: pairing.Open.String()})
 		},
 		func(at pairing.Snapshot) error {

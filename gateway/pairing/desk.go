@@ -29,6 +29,8 @@ var (
 const (
 	tickEvery     = 250 * time.Millisecond
 	revealTimeout = 10 * time.Second
+	noticeTime    = time.Second      // until a command that has gone is noticed
+	endTimeout    = 15 * time.Second // an end waits for who does not read it, less than that
 	writeTimeout  = 10 * time.Second
 )
 
@@ -51,6 +53,7 @@ type Desk struct {
 	mu      sync.Mutex // guards what follows
 	current *Invitation
 	id      string
+	free    chan struct{} // closed by shut
 }
 
 // NewDesk returns the desk of a gateway, which the caller closes after each Invite.
@@ -65,9 +68,10 @@ type Invited struct {
 
 // Invite opens an invitation, calls opened once, then tell with each change, the last
 // being final, and returns. It withdraws the invitation when ctx is done, or one of
-// the two fails. local keeps loopback and link-local addresses in the link.
+// the two fails. An invitation that ends is waited for, 15 s at most; one that does not
+// end within a second is ErrOpen. local keeps loopback and link-local addresses in the link.
 func (d *Desk) Invite(ctx context.Context, life time.Duration, local bool, opened func(Invited) error, tell func(Snapshot) error) error {
-	i, text, id, err := d.open(life, local)
+	i, text, id, err := d.openNext(ctx, life, local)
 	if err != nil {
 		return err
 	}
@@ -121,6 +125,42 @@ func follow(ctx context.Context, i *Invitation, see func(Snapshot)) Snapshot {
 	}
 }
 
+// openNext opens an invitation when the one before it, which ends, has ended.
+func (d *Desk) openNext(ctx context.Context, life time.Duration, local bool) (i *Invitation, text, id string, err error) {
+	notice, end := time.NewTimer(noticeTime), time.NewTimer(endTimeout)
+	defer notice.Stop()
+	defer end.Stop()
+	noticed := false
+	for {
+		i, text, id, err = d.open(life, local)
+		if !errors.Is(err, ErrOpen) {
+			return i, text, id, err
+		}
+		d.mu.Lock()
+		before, free := d.current, d.free
+		d.mu.Unlock()
+		if before == nil {
+			continue
+		}
+		at, changed := before.Watch()
+		if at.Phase.Final() {
+			changed = nil // free is what comes
+		} else if noticed {
+			return nil, "", "", ErrOpen
+		}
+		select {
+		case <-changed:
+		case <-free:
+		case <-notice.C:
+			noticed = true
+		case <-end.C:
+			return nil, "", "", ErrOpen
+		case <-ctx.Done():
+			return nil, "", "", context.Cause(ctx)
+		}
+	}
+}
+
 func (d *Desk) open(life time.Duration, local bool) (i *Invitation, text, id string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +175,7 @@ func (d *Desk) open(life time.Duration, local bool) (i *Invitation, text, id str
 		return nil, "", "", ErrNoAddress
 	}
 	if text, err = link.Text(); err == nil {
-		d.current, d.id = i, rand.Text()
+		d.current, d.id, d.free = i, rand.Text(), make(chan struct{})
 	}
 	return i, text, d.id, err
 }
@@ -144,6 +184,7 @@ func (d *Desk) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.current, d.id = nil, ""
+	close(d.free)
 }
 
 // Find returns the open invitation of that ID; ErrOver if it is another, or none.

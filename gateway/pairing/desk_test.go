@@ -336,6 +336,66 @@ func TestOneInvitationAtATime(t *testing.T) {
 	h.invite().cancel()
 }
 
+// slowToEnd is a gateway whose streams are still being told of the end until let.
+type slowToEnd struct {
+	pairing.Gateway
+	ending, let chan struct{}
+}
+
+func (g slowToEnd) Receive(serve func(network.Stream, name.PeerID, func())) (stop func()) {
+	end := g.Gateway.Receive(serve)
+	return func() {
+		end()
+		g.ending <- struct{}{}
+		<-g.let
+	}
+}
+
+// TestInviteAfterOneThatEnds: who was killed with an open invitation invites again, and
+// that waits for the old one's end rather than being refused.
+func TestInviteAfterOneThatEnds(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "tcp")
+	g := slowToEnd{h.node, make(chan struct{}, 3), make(chan struct{})}
+	h.desk = pairing.NewDesk(g)
+	first := h.invite()
+	first.cancel()
+	<-g.ending
+
+	gone, leave := context.WithCancelCause(t.Context())
+	left := errors.New("left")
+	leave(left)
+	require.ErrorIs(t, h.desk.Invite(gone, time.Minute, true, nil, nil), left, "nobody waits for who has gone")
+
+	opened, second := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		second <- h.desk.Invite(ctx, time.Minute, true, func(pairing.Invited) error {
+			close(opened)
+			return nil
+		}, func(pairing.Snapshot) error { return nil })
+	}()
+	select {
+	case err := <-second:
+		require.NoError(t, err, "it is refused")
+	case <-opened:
+		require.Fail(t, "two are open")
+	case <-time.After(2 * time.Second): // longer than a command that has gone needs to be noticed
+	}
+	close(g.let)
+	require.ErrorIs(t, <-first.ended, context.Canceled)
+	select {
+	case err := <-second:
+		require.NoError(t, err, "it is refused")
+	case <-opened:
+	case <-time.After(patience):
+		require.Fail(t, "it is not opened")
+	}
+	cancel()
+	require.ErrorIs(t, <-second, context.Canceled)
+}
+
 // TestOwnersOwnLink: a machine does not pair with itself.
 func TestOwnersOwnLink(t *testing.T) {
 	t.Parallel()
