@@ -386,7 +386,7 @@ func (i *invitation) decide(ctx context.Context, yes bool) (told bool, err error
 	}
 	ctx = context.WithoutCancel(ctx)
 	settled := admin.Decision{ID: i.id, What: "settle"}
-	failed := i.text.replace(i.change.Text)
+	failed := i.replace(i.text, i.change.Text)
 	if i.written = failed == nil; i.written {
 		settled.Name = i.as.String()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"rsc.io/qr"
 
 	"github.com/lendcli/lend/gateway/admin"
+	"github.com/lendcli/lend/gateway/ownerfile"
 )
 
 func TestAnswersOfTheOwner(t *testing.T) {
@@ -112,6 +114,19 @@ func TestInviteNeedsAGateway(t *testing.T) {
 	errs.Reset()
 	require.Zero(t, run(t.Context(), newApp([]string{"peer", "list"}, strings.NewReader(""), &out, &errs)))
 	require.Contains(t, errs.String(), "names no peer")
+}
+
+// TestWhatIsSaidOfARewrite: a file that is new is never said to stay as it is.
+func TestWhatIsSaidOfARewrite(t *testing.T) {
+	var out, errs bytes.Buffer
+	a := newApp(nil, strings.NewReader(""), &out, &errs)
+	require.NoError(t, a.replaced("policy.yaml", nil))
+	require.Empty(t, errs.String())
+	require.NoError(t, a.replaced("policy.yaml", fmt.Errorf("write: %w", ownerfile.ErrUnsynced)))
+	require.Contains(t, errs.String(), "the policy is written, but a power cut may yet bring the old one back")
+	require.NotContains(t, errs.String(), "stays as it is")
+	require.ErrorContains(t, a.replaced("policy.yaml", ownerfile.ErrChanged), "and stays as it is")
+	require.ErrorContains(t, a.replaced("policy.yaml", os.ErrPermission), "the policy stays as it is")
 }
 
 // forgetful is a gateway that goes, or does not answer, after the owner's yes.

@@ -240,7 +240,7 @@ func (a *app) finishEdit(ctx context.Context, text policyText, f editFlags, r ed
 		if err := a.confirm(f, "write it?"); err != nil {
 			return err
 		}
-		if err := text.replace(r.Text); err != nil {
+		if err := a.replace(text, r.Text); err != nil {
 			return err
 		}
 		report.Written = true

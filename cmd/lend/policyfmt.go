@@ -66,7 +66,7 @@ func (a *app) formatted(cmd *cobra.Command, f policyText, out []byte, showDiff, 
 		Text          string `json:"text,omitempty"`
 	}{jsonSchema, f.file, same, write && !same, ""}
 	if write && !same {
-		if err := f.replace(out); err != nil {
+		if err := a.replace(f, out); err != nil {
 			return err
 		}
 	}
@@ -128,10 +128,18 @@ func (a *app) openPolicy(file string) (policyText, error) {
 }
 
 // replace writes the file if it is still what was read.
-func (f policyText) replace(data []byte) error {
-	err := ownerfile.Rewrite(f.target, ownerfile.Trusted, f.data, data)
+func (a *app) replace(f policyText, data []byte) error {
+	return a.replaced(f.file, ownerfile.Rewrite(f.target, ownerfile.Trusted, f.data, data))
+}
+
+// replaced is an error only if the file is as it was.
+func (a *app) replaced(file string, err error) error {
+	if errors.Is(err, ownerfile.ErrUnsynced) {
+		a.note("lend: the policy is written, but a power cut may yet bring the old one back: %v", err)
+		return nil
+	}
 	if errors.Is(err, ownerfile.ErrChanged) {
-		return hintf("try again", "%s was changed by someone else meanwhile, and stays as it is", f.file)
+		return hintf("try again", "%s was changed by someone else meanwhile, and stays as it is", file)
 	}
 	if err != nil {
 		return fmt.Errorf("the policy stays as it is: %w", err)

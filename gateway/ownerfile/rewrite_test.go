@@ -3,6 +3,7 @@
 package ownerfile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,6 +57,26 @@ func TestRewrite(t *testing.T) {
 	require.ErrorIs(t, Rewrite(path, Trusted, []byte("old"), []byte("new")), ErrUnsafe, "a link is not replaced")
 	require.NoError(t, os.Remove(path))
 	require.ErrorIs(t, Rewrite(path, Trusted, []byte("old"), []byte("new")), os.ErrNotExist)
+}
+
+// What the disk does not confirm after the rename has been written all the same.
+func TestRewriteThatIsNotConfirmed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	broken := errors.New("broken")
+	sync := func(dir string) error {
+		require.Equal(t, filepath.Dir(path), dir)
+		return broken
+	}
+	err := rewrite(path, Trusted, []byte("old"), []byte("new"), sync)
+	require.ErrorIs(t, err, ErrUnsynced)
+	require.ErrorIs(t, err, broken)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "new", string(b))
+	err = rewrite(path, Trusted, []byte("old"), []byte("newer"), sync)
+	require.ErrorIs(t, err, ErrChanged)
+	require.NotErrorIs(t, err, ErrUnsynced, "nothing was written")
 }
 
 // Of several that start from the same content, one wins, and the others are told.
