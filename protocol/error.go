@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -24,18 +25,11 @@ type Refusal struct {
 
 // Error names the code and shows the public text quoted.
 func (r *Refusal) Error() string {
-	if r.Public == "" || r.Public == r.Code.Public() {
-		return fmt.Sprintf("%s: %s: %s", r.word(), r.Code, r.Code.Public())
-	}
-	return fmt.Sprintf("%s: %s: %s", r.word(), r.Code, name.Show(r.Public))
-}
-
-// word is "refused" where that means that nothing ran.
-func (r *Refusal) word() string {
+	word := "refused" // which says that nothing ran
 	if r.Code == CodeOutcomeUnknown {
-		return "unknown"
+		word = "unknown"
 	}
-	return "refused"
+	return fmt.Sprintf("%s: %s: %s", word, r.Code, name.Show(cmp.Or(r.Public, r.Code.Public())))
 }
 
 // Unwrap returns Cause.
@@ -50,10 +44,7 @@ func (r *Refusal) Retryable() bool {
 // Frame returns the frame that tells the peer. Public text that is too long is
 // cut, and anything but printable ASCII replaced.
 func (r *Refusal) Frame() *Refused {
-	public := r.Public
-	if public == "" {
-		public = r.Code.Public()
-	}
+	public := cmp.Or(r.Public, r.Code.Public())
 	return &Refused{Code: r.Code, Public: printable(public), RetryAfter: max(0, min(r.RetryAfter, maxDuration))}
 }
 
