@@ -146,6 +146,7 @@ func scriptParams(bin, dir string) testscript.Params {
 			"policy":    cmdPolicy,
 			"edit":      cmdEdit,
 			"conforms":  cmdConforms,
+			"typed":     cmdTyped,
 		},
 	}
 }

@@ -296,6 +296,10 @@ func (i *invitation) ask(ctx context.Context, at admin.Invitation) error {
 	if typed {
 		i.note("lend: give the six digits that it shows, on standard input")
 	} else {
+		if err := forgetTyped(i.in); err != nil { // it cannot be about digits that nobody has seen
+			_ = i.client.Decide(ctx, admin.Decision{ID: i.id, What: "refuse"})
+			return fmt.Errorf("ask on the terminal: %w; nothing has changed", err)
+		}
 		i.note("\n  check digits   %s\n", spaced(at.Digits))
 		_, _ = fmt.Fprint(i.err, "does the other machine show the same digits? [y/N] ")
 	}

@@ -20,3 +20,12 @@ func terminalWidth(v any) int {
 	}
 	return int(size.Col)
 }
+
+// forgetTyped drops what was typed at a terminal and is not read yet.
+func forgetTyped(v any) error {
+	f, ok := v.(*os.File)
+	if !ok || !isTerminal(f) {
+		return nil
+	}
+	return flushInput(int(f.Fd()))
+}
