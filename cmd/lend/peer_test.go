@@ -129,6 +129,15 @@ func TestWhatIsSaidOfARewrite(t *testing.T) {
 	require.ErrorContains(t, a.replaced("policy.yaml", os.ErrPermission), "the policy stays as it is")
 }
 
+// TestPolicyOnStandardInput: "-" is no file that is missing.
+func TestPolicyOnStandardInput(t *testing.T) {
+	t.Setenv("LEND_DIR", t.TempDir())
+	var out, errs bytes.Buffer
+	require.Equal(t, 2, run(t.Context(), newApp([]string{"policy", "check", "-"}, strings.NewReader(""), &out, &errs)))
+	require.Contains(t, errs.String(), "not read from standard input here")
+	require.NotContains(t, errs.String(), "there is no policy file")
+}
+
 // forgetful is a gateway that goes, or does not answer, after the owner's yes.
 type forgetful struct {
 	admin.Backend

@@ -45,6 +45,9 @@ func readPolicy(path string) ([]byte, error) {
 
 // loadPolicy reads a policy file and parses it.
 func loadPolicy(path string) (*policy.Policy, error) {
+	if path == "-" { // a policy in force is a file that only its owner can have written
+		return nil, usagef("give a file, or ./- for one of that name", "a policy is not read from standard input here")
+	}
 	data, err := readPolicy(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, usagef("lend init", "%s: there is no policy file, so nothing is lent", path)
