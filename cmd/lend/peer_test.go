@@ -138,6 +138,15 @@ func TestPolicyOnStandardInput(t *testing.T) {
 	require.NotContains(t, errs.String(), "there is no policy file")
 }
 
+// TestNumberOutOfRange: what is said of it is the program's own.
+func TestNumberOutOfRange(t *testing.T) {
+	t.Setenv("LEND_DIR", t.TempDir())
+	var out, errs bytes.Buffer
+	require.Equal(t, 2, run(t.Context(), newApp([]string{"audit", "tail", "-n", "99999999999999999999"}, strings.NewReader(""), &out, &errs)))
+	require.Contains(t, errs.String(), `--last: "99999999999999999999" is out of range`)
+	require.NotContains(t, errs.String(), "strconv")
+}
+
 // forgetful is a gateway that goes, or does not answer, after the owner's yes.
 type forgetful struct {
 	admin.Backend

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/protocol"
+	"github.com/lendcli/lend/protocol/name"
 	"github.com/lendcli/lend/protocol/pair"
 )
 
@@ -42,6 +44,10 @@ The caller:  lend init, id, catalog, run`,
 	root.PersistentFlags().StringVar(&a.dir, "dir", "", "keep everything in this directory (default: $LEND_DIR, else XDG directories)")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		a.json = a.json || wantsJSON(a.args) // it may come after what is wrong
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) && errors.Is(err, strconv.ErrRange) {
+			err = fmt.Errorf("--%s: %s is out of range", invalid.GetFlag().Name, name.Quote(invalid.GetValue()))
+		}
 		return &usageError{err: err, hint: c.CommandPath() + " --help"}
 	})
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 80 |"))

@@ -174,7 +174,7 @@ func (a *app) report(f runFlags, cmd *client.Cmd, err error, started time.Time) 
 	if people == nil || hintOf(people) != "" || r.Ran != "unknown" || r.OperationID == "" {
 		return r, advised(people)
 	}
-	return r, &hinted{people, a.goOn(f, r.OperationID)}
+	return r, &hinted{people, a.goOn(f, r.OperationID) + " --tail"}
 }
 
 // goOn is the command that asks what became of an operation. It holds no lease, only

@@ -143,7 +143,7 @@ func (a *app) reportExit(f runFlags, e wire.Exit) (r result, people error) {
 		return r, nil
 	}
 	if e.Hint == "" && r.Ran == "unknown" {
-		e.Hint = a.goOn(f, r.OperationID)
+		e.Hint = a.goOn(f, r.OperationID) + " --tail"
 	}
 	return r, hintf(e.Hint, "%s", e.Message)
 }
