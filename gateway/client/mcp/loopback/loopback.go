@@ -51,6 +51,7 @@ type Endpoint struct {
 	ctx      context.Context //nolint:containedctx // an Endpoint is a lifetime
 	end      context.CancelFunc
 	serving  sync.WaitGroup
+	conns    sync.WaitGroup // what net/http has not done with yet
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -85,6 +86,7 @@ func Listen(ctx context.Context, address string, log zerolog.Logger) (*Endpoint,
 	e.http = &http.Server{
 		Handler: e, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return e.ctx },
+		ConnState:   e.count,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:    quiet(),
 	}
@@ -150,10 +152,22 @@ func (e *Endpoint) Close() error {
 	}
 	err := e.http.Close()
 	e.serving.Wait()
+	e.conns.Wait() // one that was told that its request is too large stays for half a second
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close endpoint: %w", err)
 	}
 	return nil
+}
+
+// count counts connections.
+func (e *Endpoint) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		e.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		e.conns.Done()
+	case http.StateActive, http.StateIdle:
+	}
 }
 
 // ServeHTTP answers one request.
