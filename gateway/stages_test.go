@@ -383,6 +383,7 @@ func (s *otherStream) Read(b []byte) (int, error) {
 // serveStream serves a stream that no network made, and returns the caller's end.
 func (w *world) serveStream(id string, serve func(*call) error, limited bool, err error) net.Conn {
 	ours, theirs := net.Pipe()
+	require.NoError(w.t, ours.SetDeadline(time.Now().Add(patience)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -390,7 +391,6 @@ func (w *world) serveStream(id string, serve func(*call) error, limited bool, er
 		w.node.handler(serve)(&otherStream{&localStream{pipe: theirs, conn: c}, id, err})
 	}()
 	w.t.Cleanup(func() { _ = ours.Close(); <-done })
-	require.NoError(w.t, ours.SetDeadline(time.Now().Add(patience)))
 	return ours
 }
 
