@@ -35,9 +35,9 @@ process follows the operation it waits for it, as long as --wait says. ^C
 leaves; the operation goes on.
 
 Exit status: as lend run's. What was shown to another process may be gone: then
-it is 255, the outcome is not all known, and what comes after the gap is dropped,
-not shown. With --tail, output that is gone already is not missed: the rest is
-shown, and the status is the command's.`,
+it is 255, the outcome is not all known, and what comes after the gap is
+dropped, not shown. With --tail, output that is gone already is not missed: the
+rest is shown, and the status is the command's.`,
 		Example: `  lend ops attach op-7KQ2… --lease laptop-github.lease
   lend ops attach "$JOB_ID-comment-0001" --lease l.lease --tail --result r.json`,
 		Args: cobra.ExactArgs(1),
