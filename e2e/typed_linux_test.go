@@ -49,7 +49,7 @@ func cmdTyped(ts *testscript.TestScript, neg bool, args []string) {
 	defer func() { _ = screen.Close() }()
 	_, err = io.WriteString(keys, "y\n")
 	ts.Check(err)
-	c := exec.Command("sh", "-c", args[2]) //nolint:noctx // it ends by itself
+	c := exec.Command("sh", "-c", args[2])
 	c.Dir = ts.MkAbs(".")
 	for _, k := range []string{"PATH", "HOME", "WORK", "TMPDIR", "LEND_DIR", "NO_COLOR", "GORACE"} {
 		c.Env = append(c.Env, k+"="+ts.Getenv(k))

@@ -13,8 +13,9 @@ import (
 	"github.com/lendcli/lend/localhost/checkup"
 )
 
-// doctorTime bounds all checks together.
-const doctorTime = 15 * time.Second
+// doctorTime bounds all checks together: a passphrase alone takes seconds on a machine
+// that is slow or busy.
+const doctorTime = 40 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
 	var strict bool
