@@ -406,7 +406,9 @@ func TestHoldersOfAChainAreApart(t *testing.T) {
 	reply, ok := f.cancel(b, early, two...).(*protocol.CancelReply)
 	require.True(t, ok)
 	require.Equal(t, protocol.OperationNotStarted, reply.State)
+	b.run(f.attach(early, nil, 0)).wantRefused(protocol.CodeCancelled)
 	b.run(early).wantRefused(protocol.CodeCancelled)
+	a.run(f.attach(early, nil, 0)).wantRefused(protocol.CodeOperationUnknown)
 	early.Lease = root
 	a.run(early).finish()
 	for _, who := range []identity{f.agent, f.second} {

@@ -393,6 +393,22 @@ func TestSwapGivesThePayloadAway(t *testing.T) {
 	require.Equal(t, "end", string(read().Payload))
 }
 
+// What was read beyond a frame is not given away with it.
+func TestSwapKeepsWhatFollows(t *testing.T) {
+	r := NewReader(bytes.NewReader(append(append(data(1, 0, string(rep(MaxData))), data(1, MaxData, "small")...), data(1, MaxData+5, "end")...)), Caller)
+	r.state = StateOutput
+	for range 2 {
+		_, err := r.Read()
+		require.NoError(t, err)
+	}
+	require.Less(t, r.head, r.tail, "the last frame is there already")
+	_, _, ok := r.Swap(make([]byte, len(r.buf)))
+	require.False(t, ok)
+	f, err := r.Read()
+	require.NoError(t, err)
+	require.Equal(t, "end", string(f.(*Data).Payload))
+}
+
 func TestSwapIsForDataOnly(t *testing.T) {
 	r := NewReader(bytes.NewReader(written(t, testAccepted(), &Data{Stream: Stdout, Payload: rep(MaxData)}, &Ack{})), Caller)
 	for range 3 {

@@ -325,6 +325,18 @@ func TestInputEndsLate(t *testing.T) {
 	require.False(t, exit.Forced)
 }
 
+// TestNothingHelpsButKill: one that neither SIGTERM nor the end of its input ends.
+func TestNothingHelpsButKill(t *testing.T) {
+	h := start(t, Config{Grace: inputDelay + 100*time.Millisecond}, true, func(c *fakehost.Child) route.Exit {
+		_, _ = io.Copy(io.Discard, c.Stdin)
+		<-c.Killed
+		return route.Exit{Signal: "SIGKILL"}
+	})
+	c := h.dial(first{stdin: true})
+	h.op.Cancel(CauseCaller)
+	require.Equal(t, "SIGKILL", c.finish().Signal)
+}
+
 func TestTextInput(t *testing.T) {
 	word := []byte("a€𝄞b")
 	for label, c := range map[string]struct {

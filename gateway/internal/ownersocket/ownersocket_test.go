@@ -243,6 +243,8 @@ func TestLockIsWaitedFor(t *testing.T) {
 	require.ErrorContains(t, err, "directory of the x socket: lock ")
 	unlock()
 	listen(t, filepath.Join(dir, "s"))
+	_, err = lockDirectory(t.Context(), filepath.Join(dir, "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // TestCloseRemovesOnce: a socket that another program has made meanwhile stays.
