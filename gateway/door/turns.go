@@ -133,13 +133,13 @@ func (s *fairStream) Write(b []byte) (int, error) {
 func (s *fairStream) leave() { s.once.Do(func() { close(s.gone) }) }
 
 // Close closes the stream; a write that waits goes on and fails.
-func (s *fairStream) Close() error { s.leave(); return s.MuxedStream.Close() }
+func (s *fairStream) Close() error { defer s.leave(); return s.MuxedStream.Close() }
 
 // Reset resets the stream; a write that waits goes on and fails.
-func (s *fairStream) Reset() error { s.leave(); return s.MuxedStream.Reset() }
+func (s *fairStream) Reset() error { defer s.leave(); return s.MuxedStream.Reset() }
 
 // ResetWithError is Reset with a code.
 func (s *fairStream) ResetWithError(code network.StreamErrorCode) error {
-	s.leave()
+	defer s.leave()
 	return s.MuxedStream.ResetWithError(code)
 }

@@ -137,7 +137,7 @@ func (c *Config) anything(r Request) (installed []name.Version, there bool, err 
 	if !r.Purge {
 		return installed, false, nil
 	}
-	all, err := c.Connections.List(r.Connector)
+	all, err := c.Connections.Names(r.Connector)
 	return installed, i.Disabled || len(all) > 0, err
 }
 
@@ -219,7 +219,7 @@ func (c *Config) nothing(key name.ConnectorKey) bool {
 	if err != nil || i.Removing != nil || i.Disabled {
 		return false
 	}
-	all, err := c.Connections.List(key)
+	all, err := c.Connections.Names(key)
 	return err == nil && len(all) == 0
 }
 
@@ -282,16 +282,15 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 }
 
 func (c *Config) purge(key name.ConnectorKey) error {
-	all, err := c.Connections.List(key)
+	all, err := c.Connections.Names(key)
 	if err != nil {
 		return err
 	}
-	for _, account := range all {
-		err := c.Connections.Remove(key, account.ID())
-		if err != nil && !errors.Is(err, connection.ErrNotFound) {
+	for _, id := range all {
+		if err := c.Connections.Remove(key, id); err != nil && !errors.Is(err, connection.ErrNotFound) {
 			return err
 		}
-		c.reached("purged " + account.ID().String())
+		c.reached("purged " + id.String())
 	}
 	// Those of a connection whose directory was taken away by hand, too.
 	return c.Connections.Sealed().DeleteAll(sealed.Place{Connector: key})

@@ -60,7 +60,8 @@ func (e *endpoint) connect(t *testing.T, bearer string, o *sdk.ClientOptions) *s
 	return c
 }
 
-// post sends one message as it is, in a client's session.
+// post sends one message as it is, in a client's session, over a connection of its own:
+// one that a client has used may be cut by now.
 func (e *endpoint) post(t *testing.T, bearer, session, path, body string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.URL()+path, strings.NewReader(body))
@@ -70,7 +71,7 @@ func (e *endpoint) post(t *testing.T, bearer, session, path, body string) int {
 	if session != "" {
 		r.Header.Set("Mcp-Session-Id", session)
 	}
-	res, err := bearing{bearer, e.transport}.RoundTrip(r)
+	res, err := bearing{bearer, &http.Transport{DisableKeepAlives: true}}.RoundTrip(r)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	return res.StatusCode
