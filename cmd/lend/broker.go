@@ -138,7 +138,7 @@ func (a *app) brokerStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
 		Short:   "show the sessions that the running broker keeps, and their leases",
-		Long:    "List the sessions of the running broker: the leases of each, until when, and\nwhether there is a connection to the gateway. It shows no lease and no handle.\nExit status 1: none runs.",
+		Long:    "List the sessions of the running broker: the leases of each, until when, and\nwhether there is a connection to the gateway. It shows no lease and no handle.\nOf very many leases it lists what one answer holds, and counts the others.\nExit status 1: none runs.",
 		Example: "  lend broker status\n  lend broker status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -173,7 +173,13 @@ func (a *app) printSessions(s *broker.Status) error {
 			rows = append(rows, []string{session.Invocation, l.ID, l.Gateway, strings.Join(l.Connectors, ","), l.NotAfter.Format(time.RFC3339), connected})
 		}
 	}
-	return a.table(rows)
+	if err := a.table(rows); err != nil {
+		return err
+	}
+	if s.More > 0 {
+		a.note("lend: and %d more, which do not fit into one answer", s.More)
+	}
+	return nil
 }
 
 func (a *app) brokerCloseCommand() *cobra.Command {

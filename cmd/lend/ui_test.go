@@ -11,6 +11,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/gateway/audit"
+	"github.com/lendcli/lend/gateway/client/broker"
 )
 
 func shownTable(t *testing.T, rows [][]string) string {
@@ -67,4 +68,17 @@ func TestStatusWithoutGatewaySaysWhatTheNextOneDenies(t *testing.T) {
 	require.Zero(t, code, "%s", errs)
 	require.Regexp(t, `here; LOCKED DOWN since .*: stolen; the revocations are not readable`, status())
 	require.Contains(t, status(), "hint: lend unlock --help, then lend serve")
+}
+
+// TestLeasesThatAreNotListed: who does not see all of them is told how many are missing.
+func TestLeasesThatAreNotListed(t *testing.T) {
+	var out, errs bytes.Buffer
+	a := newApp(nil, strings.NewReader(""), &out, &errs)
+	st := &broker.Status{Sessions: []broker.SessionShown{{Invocation: "i-1", Leases: []broker.LeaseShown{{ID: "one"}}}}}
+	require.NoError(t, a.printSessions(st))
+	require.Contains(t, out.String(), "i-1")
+	require.Empty(t, errs.String())
+	st.More = 1234
+	require.NoError(t, a.printSessions(st))
+	require.Equal(t, "lend: and 1234 more, which do not fit into one answer\n", errs.String())
 }

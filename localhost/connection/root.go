@@ -108,16 +108,12 @@ func (r *Root) Connectors() ([]name.ConnectorKey, error) {
 // List returns the connections of a Connector, sorted by ID. A Connector that has
 // none has an empty list.
 func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
-	entries, err := os.ReadDir(r.connector(key))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list connections: %w", err)
+	names, err := r.Names(key)
+	if err != nil {
+		return nil, err
 	}
 	var all []*Connection
-	for _, e := range entries {
-		id, err := name.ParseConnectionID(e.Name())
-		if err != nil || !e.IsDir() {
-			continue // not ours: a directory that is being removed, or a stray file
-		}
+	for _, id := range names {
 		c, err := r.Get(key, id)
 		if errors.Is(err, ErrNotFound) {
 			continue // removed meanwhile
@@ -126,6 +122,23 @@ func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
 			return nil, err
 		}
 		all = append(all, c)
+	}
+	return all, nil
+}
+
+// Names are the connections of a Connector, sorted, whether they can be opened or not.
+func (r *Root) Names(key name.ConnectorKey) ([]name.ConnectionID, error) {
+	entries, err := os.ReadDir(r.connector(key))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	var all []name.ConnectionID
+	for _, e := range entries {
+		id, err := name.ParseConnectionID(e.Name())
+		if err != nil || !e.IsDir() && e.Type()&fs.ModeSymlink == 0 {
+			continue // not ours: a directory that is being removed, or a stray file
+		}
+		all = append(all, id) // a link in the place of one cannot be opened
 	}
 	return all, nil
 }
@@ -202,12 +215,23 @@ func (r *Root) Ensure(key name.ConnectorKey) ([]*Connection, error) {
 }
 
 // Remove deletes a connection with its secrets, settings and everything that its
-// CLI keeps. Links are removed, never followed. ErrNotFound if there is none.
+// CLI keeps, whether it can be opened or not. Links are removed, never followed.
+// ErrNotFound if there is none.
 func (r *Root) Remove(key name.ConnectorKey, id name.ConnectionID) error {
-	if _, err := r.Get(key, id); err != nil {
-		return err
+	if key.IsZero() || id.IsZero() {
+		return fmt.Errorf("remove connection: %w", ErrInvalid)
 	}
-	err := r.sealed.DeleteAll(sealed.Place{Connector: key, Connection: id})
+	if err := checkDir(r.connector(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
+	}
+	_, err := os.Lstat(filepath.Join(r.connector(key), id.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("connection %s of %s: %w", id, key, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
+	}
+	err = r.sealed.DeleteAll(sealed.Place{Connector: key, Connection: id})
 	if err = errors.Join(err, removal.Tree(r.connector(key), id.String())); err != nil {
 		return fmt.Errorf("remove connection %s of %s: %w", id, key, err)
 	}

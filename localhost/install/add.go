@@ -173,7 +173,8 @@ func (s *Store) place(ctx context.Context, in *arrival, p Progress) (placed, err
 // the system has read its receipt, and it is none.
 func broken(err error) bool {
 	var errno syscall.Errno
-	return !errors.Is(err, depot.ErrFormat) && !errors.As(err, &errno)
+	var whole *Damage
+	return !errors.Is(err, depot.ErrFormat) && !errors.As(err, &errno) && !errors.As(err, &whole)
 }
 
 // again keeps what is there already, in the same content; if it was superseded, it no

@@ -58,10 +58,14 @@ func (s *Store) Versions(key name.ConnectorKey) ([]name.Version, error) {
 		return nil, nil
 	}
 	slots, damaged := s.depot.SlotsOf(depot.Connectors, key.String())
-	for _, d := range damaged {
-		return nil, d
-	}
 	var out []name.Version
+	for _, d := range damaged {
+		if _, version := d.Of(); version.IsZero() {
+			return nil, d
+		} else if version.String() == d.Version {
+			out = append(out, version) // a link is in its place
+		}
+	}
 	for _, sl := range slots {
 		version, err := name.ParseVersion(sl.Version())
 		if err != nil {
@@ -71,6 +75,7 @@ func (s *Store) Versions(key name.ConnectorKey) ([]name.Version, error) {
 			out = append(out, version)
 		}
 	}
+	slices.SortFunc(out, func(a, b name.Version) int { return strings.Compare(a.String(), b.String()) })
 	return out, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +161,59 @@ func TestASessionThatIsOverTakesNoLease(t *testing.T) {
 		text, err := b.keep(held(id, time.Now().Add(time.Hour)), "")
 		require.NoError(t, err)
 		require.NotEqual(t, old[id], text)
+	}
+}
+
+// TestStatusOfVeryManyLeases: what is listed fits into one answer, and the others are
+// counted.
+func TestStatusOfVeryManyLeases(t *testing.T) {
+	b := newBroker(t)
+	grants := make([]lease.Grant, lease.MaxGrants)
+	for i := range grants {
+		grants[i].Connector = must(name.ParseConnectorKey(fmt.Sprintf("%s%02d", strings.Repeat("c", name.MaxConnectorKey-2), i)))
+	}
+	const sessions = 4
+	fill := func(leases, each int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for i := range sessions {
+			invocation := must(name.ParseInvocationID(fmt.Sprintf("i-%d-%d", leases, i)))
+			s := newSession(b.ctx, invocation.String(), scope{invocation: invocation})
+			for j := range leases {
+				c, err := client.New(client.Config{Host: b.host, Leases: client.Static(lease.File{})})
+				require.NoError(t, err)
+				h := &holding{broker: b, client: c}
+				h.file.Chain = [][]byte{[]byte(fmt.Sprint(j))}
+				h.file.Lease = lease.Lease{Invocation: invocation, NotAfter: time.Now().Add(time.Hour), Grants: grants[:each]}
+				require.NoError(t, s.add(h))
+			}
+			b.sessions[handleOf(s.text)] = s
+		}
+	}
+	listed := func(st *Status) (n int) {
+		for _, s := range st.Sessions {
+			n += len(s.Leases)
+		}
+		return n
+	}
+	fill(1, 1)
+	st := b.Status()
+	require.Equal(t, sessions, listed(st))
+	require.Zero(t, st.More)
+	data, err := json.Marshal(st)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "more")
+
+	fill(maxHoldings, lease.MaxGrants) // those of i-64-… come after i-1-…
+	st = b.Status()
+	data, err = json.Marshal(st)
+	require.NoError(t, err)
+	require.Less(t, len(data), wire.MaxAnswer-1<<10, "it is one answer")
+	require.Greater(t, len(data), maxStatus/2, "as many as fit")
+	require.Positive(t, st.More)
+	require.Equal(t, sessions+sessions*maxHoldings, listed(st)+st.More, "each is listed or counted")
+	require.True(t, slices.IsSortedFunc(st.Sessions, func(x, y SessionShown) int { return strings.Compare(x.Invocation, y.Invocation) }))
+	for _, s := range st.Sessions {
+		require.NotEmpty(t, s.Leases, "none is listed for a count alone")
 	}
 }

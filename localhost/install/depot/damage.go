@@ -56,8 +56,9 @@ func (d *Damage) Passing() bool {
 }
 
 var (
-	errLink = errors.New("a link is in its place")
-	errGone = errors.New("the directory that its receipt names is not there")
+	errLink        = errors.New("a link is in its place")
+	errNoDirectory = errors.New("what is in its place is no directory")
+	errGone        = errors.New("the directory that its receipt names is not there")
 )
 
 // Slots are the places of all versions of a kind, in lexical order, and what cannot be
@@ -117,6 +118,9 @@ func (d *Depot) entries(rel string) (dirs, links []string, err error) {
 
 // Damaged is what an error says of the slot.
 func (sl Slot) Damaged(err error) *Damage {
+	if whole := (*Damage)(nil); errors.As(err, &whole) {
+		return whole
+	}
 	return &Damage{Kind: path.Dir(path.Dir(sl.rel)), Owner: sl.Owner(), Version: sl.Version(), Err: err}
 }
 

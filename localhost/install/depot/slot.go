@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -79,8 +80,40 @@ func (d *Depot) Slot(kind, owner, version string) Slot {
 	return Slot{d, path.Join(kind, owner, version)}
 }
 
+// place looks at the directories of the owner and of the version themselves: a link in
+// the place of one is not followed. A *Damage is about the whole owner.
+func (sl Slot) place() error {
+	owner := path.Dir(sl.rel)
+	info, err := os.Lstat(sl.d.Path(owner))
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return &Damage{Kind: path.Dir(owner), Owner: sl.Owner(), Err: errLink}
+	}
+	if info, err = os.Lstat(sl.d.Path(sl.rel)); err != nil {
+		return nil //nolint:nilerr // reading says why
+	}
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		return errLink
+	case !info.IsDir():
+		return errNoDirectory
+	}
+	return nil
+}
+
+// vacate takes away what stands in the place of the version's directory and is none.
+func (sl Slot) vacate() (done bool, err error) {
+	err = sl.place()
+	if errors.Is(err, errNoDirectory) || err == errLink { //nolint:errorlint // a *Damage is of all of the owner
+		return true, sl.d.root.Remove(sl.rel)
+	}
+	return false, err
+}
+
 // Read returns the receipt, or an error that matches ErrNotInstalled.
 func (sl Slot) Read() (Receipt, error) {
+	if err := sl.place(); err != nil {
+		return Receipt{}, err
+	}
 	b, err := atomicfile.Read(sl.d.Path(sl.rel, receiptFile), maxReceipt)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Receipt{}, ErrNotInstalled
@@ -106,6 +139,9 @@ func (sl Slot) Read() (Receipt, error) {
 // orphan. The lock of the owner is held.
 func (sl Slot) Publish(g *Staging, r Receipt) error {
 	r.Format, r.Directory = receiptFormat, random()
+	if _, err := sl.vacate(); err != nil {
+		return err
+	}
 	if err := sl.d.root.MkdirAll(sl.rel, 0o700); err != nil {
 		return err
 	}
@@ -174,6 +210,12 @@ func (sl Slot) Sweep() error {
 // Retire makes nothing current, whether what is can be read or not. The lock of the
 // owner is held.
 func (sl Slot) Retire() error {
+	if done, err := sl.vacate(); done || err != nil {
+		if err == nil {
+			err = atomicfile.SyncDir(sl.d.Path(path.Dir(sl.rel)))
+		}
+		return err
+	}
 	if err := sl.clear(); err != nil {
 		return err
 	}
