@@ -126,8 +126,16 @@ func (r *Root) List(key name.ConnectorKey) ([]*Connection, error) {
 	return all, nil
 }
 
-// Names are the connections of a Connector, sorted, whether they can be opened or not.
+// Names are the connections of a Connector, sorted, whether they can be opened or not. It
+// is ErrUnsafe if the directory that holds them is.
 func (r *Root) Names(key name.ConnectorKey) ([]name.ConnectionID, error) {
+	err := checkDir(r.connector(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
 	entries, err := os.ReadDir(r.connector(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list connections: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/localhost/install/depot"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 // plotter is another native Connector than printer.
@@ -72,6 +73,12 @@ func damages() map[string]struct {
 			t.Helper()
 			require.NoError(t, os.Rename(at, filepath.Join(filepath.Dir(at), "moved")))
 		}, "moved 1.0.0", false},
+		"version-is-a-link": {func(t *testing.T, at string) {
+			t.Helper()
+			far := filepath.Join(filepath.Dir(filepath.Dir(at)), "far")
+			require.NoError(t, os.Rename(filepath.Join(at, "1.0.0"), far))
+			require.NoError(t, os.Symlink(far, filepath.Join(at, "1.0.0")))
+		}, "printer 1.0.0", true},
 		"connector-is-a-link": {func(t *testing.T, at string) {
 			t.Helper()
 			require.NoError(t, os.Rename(at, at+".far"))
@@ -145,6 +152,37 @@ func TestDamageIsOfOneConnector(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What stands in the place of a version and is no directory gives way to it.
+func TestAddInThePlaceOfAFile(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Config{})
+	at := filepath.Join(s.cfg.Dir, "connectors", "printer")
+	require.NoError(t, os.MkdirAll(at, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(at, "1.0.0"), nil, 0o600))
+	starts(t, s, add(t, s, printer("1.0.0").dir(t)))
+}
+
+// A link in the place of a Connector is never followed, least of all to another one.
+func TestLinkToAnotherConnector(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Config{})
+	good := add(t, s, plotter(t))
+	at := filepath.Join(s.cfg.Dir, "connectors")
+	require.NoError(t, os.Symlink("plotter", filepath.Join(at, "printer")))
+	here := treeOf(t, at)
+	key, err := name.ParseConnectorKey("printer")
+	require.NoError(t, err)
+	for _, replace := range []bool{false, true} {
+		_, err := s.Add(t.Context(), Source{Path: printer("1.0.0").dir(t), Replace: replace}, nil)
+		var damage *Damage
+		require.ErrorAs(t, err, &damage)
+		require.Equal(t, "printer", damage.Name())
+		require.Error(t, s.Remove(t.Context(), key, good.Manifest.Version))
+		require.Equal(t, here, treeOf(t, at))
+	}
+	starts(t, s, good)
 }
 
 // A damaged release goes as a whole one does, and its archives with it.

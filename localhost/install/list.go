@@ -60,9 +60,10 @@ func (s *Store) Versions(key name.ConnectorKey) ([]name.Version, error) {
 	slots, damaged := s.depot.SlotsOf(depot.Connectors, key.String())
 	var out []name.Version
 	for _, d := range damaged {
-		if _, version := d.Of(); version.IsZero() {
+		if d.Version == "" {
 			return nil, d
-		} else if version.String() == d.Version {
+		}
+		if _, version := d.Of(); !version.IsZero() {
 			out = append(out, version) // a link is in its place
 		}
 	}

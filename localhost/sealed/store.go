@@ -244,8 +244,15 @@ func (s *Store) DeleteAll(p Place) error {
 	}
 	return s.locked("delete values", func() error {
 		connector := filepath.Join(s.values(), p.Connector.String())
-		if _, err := os.Lstat(connector); errors.Is(err, fs.ErrNotExist) {
+		info, err := os.Lstat(connector)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() { // a link, say, to the values of another one
+			return errors.Join(os.Remove(connector), atomicfile.SyncDir(s.values()))
 		}
 		if err := os.RemoveAll(filepath.Join(connector, p.Connection.String())); err != nil { // it follows no link
 			return err

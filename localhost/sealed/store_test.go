@@ -328,6 +328,13 @@ func TestBounds(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(s.values(), "github"), "its directories go with the last value")
 	require.NoError(t, s.Put(work, []byte("b")))
 	requireValue(t, s, work, "b")
+
+	link := place(t, "gitlab", "work", "token")
+	require.NoError(t, os.Symlink("github", filepath.Join(s.values(), "gitlab")))
+	require.NoError(t, s.DeleteAll(link))
+	requireValue(t, s, work, "b") // no link is followed
+	require.NoError(t, s.Put(link, []byte("c")))
+	requireValue(t, s, work, "b")
 }
 
 func TestParseSource(t *testing.T) {

@@ -287,6 +287,36 @@ func TestUninstallUnreadable(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(r.dir, "connections", "connectors", "tool"))
 }
 
+// A purge takes connections along that cannot be opened, and follows no link of them.
+func TestPurgeOfWhatIsUnsafe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dir, far := filepath.Join(r.dir, "connections", "connectors", "tool"), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(far, "file"), nil, 0o600))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "default", "home")))
+	require.NoError(t, os.Symlink(far, filepath.Join(dir, "default", "home")))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "work"), 0o755))
+	require.NoError(t, os.Symlink(far, filepath.Join(dir, "link")))
+	_, err := r.root.List(r.tool)
+	require.ErrorIs(t, err, connection.ErrUnsafe)
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: true}))
+	require.NoDirExists(t, dir)
+	require.NoDirExists(t, filepath.Join(r.dir, "connections", "sealed", "values", "tool"))
+	require.FileExists(t, filepath.Join(far, "file"))
+	require.True(t, r.whole(t, r.other, "1.0.0"))
+
+	// Links alone are something to purge, and to be told of; so is one to all of them.
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Symlink(far, filepath.Join(dir, "default")))
+	_, err = r.root.Ensure(r.tool)
+	require.ErrorIs(t, err, connection.ErrUnsafe)
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Purge: true}))
+	require.NoDirExists(t, dir)
+	require.NoError(t, os.Symlink("other", dir))
+	_, err = r.root.Ensure(r.tool)
+	require.ErrorIs(t, err, connection.ErrUnsafe)
+}
+
 // A purge takes its locks along while others want them: each of them finds a directory
 // and locks that are there, and nobody who writes afterwards loses what they wrote.
 func TestPurgeUnderOthers(t *testing.T) {

@@ -118,10 +118,11 @@ func (d *Depot) entries(rel string) (dirs, links []string, err error) {
 
 // Damaged is what an error says of the slot.
 func (sl Slot) Damaged(err error) *Damage {
-	if whole := (*Damage)(nil); errors.As(err, &whole) {
-		return whole
+	d := &Damage{Kind: path.Dir(path.Dir(sl.rel)), Owner: sl.Owner(), Version: sl.Version(), Err: err}
+	if whole := (*Damage)(nil); errors.As(err, &whole) && whole.Kind == d.Kind && whole.Owner == d.Owner {
+		return whole // of all its versions
 	}
-	return &Damage{Kind: path.Dir(path.Dir(sl.rel)), Owner: sl.Owner(), Version: sl.Version(), Err: err}
+	return d
 }
 
 // Owner is the directory of the Connector or runtime.

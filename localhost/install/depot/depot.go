@@ -108,7 +108,11 @@ func (d *Depot) List(rel string) []string {
 }
 
 // DropIfEmpty removes a directory of ours if nothing is in it.
-func (d *Depot) DropIfEmpty(rel string) { _ = d.root.Remove(rel) }
+func (d *Depot) DropIfEmpty(rel string) {
+	if info, err := d.root.Lstat(rel); err == nil && info.IsDir() {
+		_ = d.root.Remove(rel)
+	}
+}
 
 func (d *Depot) lockPath(kind, owner string) string {
 	return d.Path(locksDir, kind+"-"+owner)

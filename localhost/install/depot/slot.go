@@ -102,11 +102,11 @@ func (sl Slot) place() error {
 
 // vacate takes away what stands in the place of the version's directory and is none.
 func (sl Slot) vacate() (done bool, err error) {
-	err = sl.place()
-	if errors.Is(err, errNoDirectory) || err == errLink { //nolint:errorlint // a *Damage is of all of the owner
-		return true, sl.d.root.Remove(sl.rel)
+	var whole *Damage
+	if err = sl.place(); err == nil || errors.As(err, &whole) {
+		return false, err
 	}
-	return false, err
+	return true, sl.d.root.Remove(sl.rel)
 }
 
 // Read returns the receipt, or an error that matches ErrNotInstalled.
