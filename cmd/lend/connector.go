@@ -6,6 +6,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
@@ -70,6 +71,8 @@ func storeError(err error) error {
 		return &hinted{err: err, hint: "lend connector add --replace …"}
 	case errors.Is(err, install.ErrNotInstalled):
 		return &hinted{err: err, hint: "lend connector list"}
+	case errors.Is(err, connection.ErrUnsafe):
+		return &hinted{err: err, hint: "lend doctor"}
 	default:
 		return signatureError(err)
 	}

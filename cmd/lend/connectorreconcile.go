@@ -118,6 +118,14 @@ func (a *app) failedHint(key name.ConnectorKey) string {
 		if _, err := root.Intent(key).Read(); errors.As(err, &unknown) {
 			return unknown.Fix()
 		}
+		all, err := root.List(key)
+		for _, c := range all {
+			_, bad := c.Config()
+			err = errors.Join(err, bad)
+		}
+		if err != nil {
+			return "lend doctor"
+		}
 	}
 	return "lend connector verify " + key.String()
 }

@@ -123,7 +123,7 @@ func (a *app) switched(ctx context.Context, now install.Release, from name.Versi
 	}
 	for _, f := range o.Failed {
 		if f.Version == "" || f.Version == version.String() {
-			return hintf("lend connector verify "+key.String(), "%s, but the running gateway has no route of it: %s", done, routeProblem(f))
+			return hintf(a.failedHint(key), "%s, but the running gateway has no route of it: %s", done, routeProblem(f))
 		}
 	}
 	for _, r := range o.Current {

@@ -112,7 +112,7 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	}
 	all, err := root.List(r.Connector)
 	if err != nil {
-		row := failed(err, "chmod -R go= "+p.Connections)
+		row := failed(err, "chmod -R go= "+p.Connections+", or take away the link or file that it names")
 		row.Subject = subject
 		return []Row{row}
 	}
