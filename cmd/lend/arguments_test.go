@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -70,4 +73,13 @@ func TestCodeHint(t *testing.T) {
 	require.Contains(t, codeHint("FOO"), "--code OK, DENIED, ")
 	require.Equal(t, len(protocol.Codes()), strings.Count(codeHint("FOO"), ",")+1)
 	require.Contains(t, codeHint("FOO"), ", INTERNAL")
+}
+
+func TestFullDiskHint(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("write file: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	for _, shown := range []error{storeError(err), orHint(err, "another value"), orHint(storeError(err), "another value")} {
+		require.Equal(t, diskFull, hintOf(shown))
+		require.ErrorIs(t, shown, syscall.ENOSPC)
+	}
 }

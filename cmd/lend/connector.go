@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -57,6 +58,8 @@ func storeError(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.Is(err, syscall.ENOSPC):
+		return &hinted{err: err, hint: diskFull}
 	case errors.As(err, &unknown):
 		return &hinted{err: err, hint: unknown.Fix()}
 	case errors.As(err, &damage):

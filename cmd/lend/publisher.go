@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -62,8 +63,14 @@ func orHint(err error, hint string) error {
 	if err == nil || errors.As(err, &usage) || errors.As(err, &withHint) || errors.As(err, &unsafe) || secretHint(err) != "" {
 		return err
 	}
+	if errors.Is(err, syscall.ENOSPC) {
+		hint = diskFull
+	}
 	return &hinted{err: err, hint: hint}
 }
+
+// diskFull is what comes next when there is no room.
+const diskFull = "make room on that disk, then the same command again"
 
 type shownPublisher struct {
 	ID         string   `json:"id"`
