@@ -48,7 +48,7 @@ var arrows = []struct {
 	{"gateway/client/broker", []string{"gateway/client", "gateway/client/*", "protocol", "protocol/name", "lease"}, "a caller that others of the same machine use"},
 	{"gateway/client/broker/socket", []string{"gateway/client/broker", "gateway/client/broker/*", "gateway/internal/ownersocket", "protocol/name", "lease"}, "the broker's door"},
 	{"gateway/client/broker/shims", []string{"gateway/ownerfile", "protocol/name"}, "names that lead to lend-shim"},
-	{"gateway/client/broker/native", []string{"protocol", "protocol/name"}, "command lines; it knows no lease and no link"},
+	{"gateway/client/broker/native", []string{"gateway/synopsis/schema", "protocol", "protocol/name"}, "command lines; it knows no lease and no link"},
 	{"gateway/client/broker/*", nil, "what lend-shim links, and bytes of descriptors"},
 	{"gateway/client/pairing", []string{"gateway/client/internal/*", "protocol/name", "protocol/pair"}, "the caller's side of an invitation"},
 	{"gateway/client/mcp", []string{"gateway/client", "gateway/client/broker", "gateway/client/broker/*", "gateway/client/mcp/*", "protocol", "protocol/*", "lease"}, "lent commands as tools; it knows no policy and no runtime"},

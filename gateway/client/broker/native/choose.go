@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lendcli/lend/gateway/synopsis/schema"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -25,11 +26,7 @@ const (
 // WordsOf are the fixed arguments that an entry says a command line begins with, at most
 // 256; nil: it does not say.
 func WordsOf(e protocol.CatalogEntry) []string {
-	type schema struct {
-		Words []string `json:"x-lend-arguments"`
-		AllOf []schema `json:"allOf"`
-	}
-	var s schema
+	var s schema.Node
 	if json.Unmarshal(e.InputSchema, &s) != nil {
 		return nil
 	}
