@@ -192,11 +192,11 @@ func (o *Operation) nextInput() (c *chunk, more bool) {
 	return c, true
 }
 
-// gaveAll tells whether the child has all that there is.
+// gaveAll tells, when nothing more comes, whether the child has all that there is.
 func (o *Operation) gaveAll() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.in.ended && !o.in.closed
+	return !o.in.closed
 }
 
 // tookInput accounts for n bytes of c. It returns what to tell the caller, and

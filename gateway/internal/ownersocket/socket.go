@@ -72,7 +72,7 @@ func removeStale(ctx context.Context, what, path string) error {
 		return ErrInUse
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return os.Remove(path)
-	case ctx.Err() == nil && (errors.Is(err, syscall.EAGAIN) || errors.As(err, &slow) && slow.Timeout()):
+	case ctx.Err() == nil && errors.As(err, &slow) && slow.Timeout(): // EAGAIN is one
 		return ErrInUse // its queue is full: somebody has it
 	}
 	return fmt.Errorf("look whether somebody answers on the %s: %w", what, err)
