@@ -206,10 +206,10 @@ func (a *app) reconciled(ctx context.Context, c change) (own admin.Outcome, err 
 // noteOutcome says what is wrong with a Connector that the command is not about.
 func (a *app) noteOutcome(o admin.Outcome) {
 	for _, f := range o.Failed {
-		a.note("lend: nothing is lent of %s: %s; next: lend connector list", routeName(f), name.Show(f.Reason))
+		a.noteOnce("lend: nothing is lent of %s: %s; next: lend connector list", routeName(f), name.Show(f.Reason))
 	}
 	for _, l := range o.Left {
-		a.note("lend: something of %s still runs: %s; next: lend status", routeName(l), name.Show(l.Reason))
+		a.noteOnce("lend: something of %s still runs: %s; next: lend status", routeName(l), name.Show(l.Reason))
 	}
 }
 

@@ -30,9 +30,10 @@ type app struct {
 	in          io.Reader
 	out, err    io.Writer
 	json        bool
-	dir         string // --dir
-	stopSignals func() // gives the signals back to their defaults
-	late        error  // of what cobra expects no error of
+	dir         string          // --dir
+	stopSignals func()          // gives the signals back to their defaults
+	late        error           // of what cobra expects no error of
+	noted       map[string]bool // by noteOnce
 
 	passphrase, newPassphrase func() ([]byte, error) // asked for once
 }
@@ -139,6 +140,19 @@ func (a *app) say(format string, args ...any) error {
 // note writes one line for people, beside the result.
 func (a *app) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(a.err, harmless(fmt.Sprintf(format, args...)))
+}
+
+// noteOnce is note of what a command may come to several times.
+func (a *app) noteOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if a.noted[text] {
+		return
+	}
+	if a.noted == nil {
+		a.noted = map[string]bool{}
+	}
+	a.noted[text] = true
+	a.note("%s", text)
 }
 
 func (a *app) printJSON(v any) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,4 +82,15 @@ func TestLeasesThatAreNotListed(t *testing.T) {
 	st.More = 1234
 	require.NoError(t, a.printSessions(st))
 	require.Equal(t, "lend: and 1234 more, which do not fit into one answer\n", errs.String())
+}
+
+// What a command comes to several times is told once.
+func TestNoteOnce(t *testing.T) {
+	var errs bytes.Buffer
+	a := newApp(nil, strings.NewReader(""), io.Discard, &errs)
+	for range 2 {
+		a.noteOnce("lend: %s is 100%%", "one")
+	}
+	a.noteOnce("lend: two")
+	require.Equal(t, "lend: one is 100%\nlend: two\n", errs.String())
 }
