@@ -69,7 +69,27 @@ func Remove(ctx context.Context, c Config, r Request) error {
 	return nil
 }
 
+// remove goes on until no version stays that was asked for: an update or an import that
+// was under way when the removal was written down ends before its last step.
 func (c *Config) remove(ctx context.Context, r Request) error {
+	err := c.removeThese(ctx, r)
+	for err == nil && r.Version.IsZero() {
+		var installed []name.Version
+		if installed, err = c.Store.Versions(r.Connector); err == nil && len(installed) == 0 {
+			return nil
+		}
+		if err == nil {
+			err = c.removeThese(ctx, r)
+		}
+		if errors.Is(err, install.ErrNotInstalled) {
+			return nil // another process was faster
+		}
+	}
+	return err
+}
+
+// removeThese removes what is installed now.
+func (c *Config) removeThese(ctx context.Context, r Request) error {
 	_, there, err := c.anything(r)
 	if err != nil {
 		return err

@@ -195,6 +195,28 @@ func TestUninstall(t *testing.T) {
 	require.ErrorIs(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: true}), install.ErrNotInstalled)
 }
 
+// A version that an update puts in place while all are removed goes as well: whoever asked
+// for all was told that nothing is left.
+func TestUninstallDuringAnUpdate(t *testing.T) {
+	for _, purge := range []bool{false, true} {
+		r := newRig(t)
+		c := r.config()
+		var once sync.Once
+		c.at = func(step string) {
+			if step == "retired" {
+				once.Do(func() { r.add(t, "tool", "3.0.0") })
+			}
+		}
+		require.NoError(t, Remove(t.Context(), c, Request{Connector: r.tool, Purge: purge}))
+		require.Empty(t, r.versions(t, r.tool))
+		require.Nil(t, r.intent(t, r.tool).Removing)
+		if purge {
+			require.Empty(t, r.accounts(t, r.tool))
+		}
+		require.True(t, r.whole(t, r.other, "1.0.0"))
+	}
+}
+
 func TestUninstallOneVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
