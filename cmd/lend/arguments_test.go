@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/localhost/download"
+	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -81,5 +83,16 @@ func TestFullDiskHint(t *testing.T) {
 	for _, shown := range []error{storeError(err), orHint(err, "another value"), orHint(storeError(err), "another value")} {
 		require.Equal(t, diskFull, hintOf(shown))
 		require.ErrorIs(t, shown, syscall.ENOSPC)
+	}
+}
+
+// What went wrong with an archive from elsewhere leads to what gets it.
+func TestHintsOfArchives(t *testing.T) {
+	for err, want := range map[error]string{
+		remote.ErrRefused:    "--archive FILE",
+		remote.ErrFailed:     "the same command later; or give the file: --archive FILE",
+		download.ErrMismatch: "a newer manifest, or that file: --archive FILE",
+	} {
+		require.Contains(t, hintOf(storeError(fmt.Errorf("add connector: %w", err))), want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/download"
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
@@ -70,6 +71,10 @@ func storeError(err error) error {
 		return &hinted{err: err, hint: "lend runtime list, and lend runtime add --help"}
 	case errors.Is(err, install.ErrNoArchive), errors.Is(err, remote.ErrRefused):
 		return &hinted{err: err, hint: "give the file: --archive FILE"}
+	case errors.Is(err, remote.ErrFailed):
+		return &hinted{err: err, hint: "the same command later; or give the file: --archive FILE"}
+	case errors.Is(err, download.ErrMismatch):
+		return &hinted{err: err, hint: "another file is there now than the manifest pins: a newer manifest, or that file: --archive FILE"}
 	case errors.Is(err, install.ErrConflict):
 		return &hinted{err: err, hint: "lend connector add --replace …"}
 	case errors.Is(err, install.ErrNotInstalled):

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,7 +29,8 @@ const (
 	maxRedirects  = 3
 	fetchTimeout  = 15 * time.Minute
 	headerTimeout = time.Minute
-	maxHeader     = 64 << 10 // bytes
+	stallTimeout  = time.Minute // without one byte of the body
+	maxHeader     = 64 << 10    // bytes
 )
 
 // Client fetches archives. Its methods may be called from any goroutine.
@@ -39,12 +41,14 @@ type Client struct {
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	connectTo func(ctx context.Context, network string, at netip.AddrPort) (net.Conn, error)
 	roots     *x509.CertPool
+	stall     time.Duration // instead of stallTimeout; 0 is that
 }
 
 // Fetch writes the bytes of a to w: exactly a.Size of them, or an error. It checks no
 // digest: w does. Errors match ErrRefused where the release or this package's rules do
-// not allow what the web answers; they name no URL, since a redirect's may hold a
-// token. progress, if not nil, is told the bytes so far.
+// not allow what the web answers, and ErrFailed where the web does not answer, or not to
+// the end; they name no URL, since a redirect's may hold a token, and say at most
+// name.MaxQuoted bytes of what a host said. progress, if not nil, is told the bytes so far.
 func (c *Client) Fetch(ctx context.Context, a manifest.Archive, w io.Writer, progress func(done, total int64)) error {
 	if err := c.fetch(ctx, a, w, progress); err != nil {
 		return fmt.Errorf("fetch archive: %w", err)
@@ -60,28 +64,61 @@ func (c *Client) fetch(ctx context.Context, a manifest.Archive, w io.Writer, pro
 	if err := allowed(at, a.Hosts); err != nil {
 		return err
 	}
-	client, err := c.client(a.Hosts)
+	transport, err := c.transport()
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, &failure{fmt.Errorf("it took longer than %s", fetchTimeout)})
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	watch := newWatch(ctx, cmp.Or(c.stall, stallTimeout))
+	defer watch.end()
+	resp, err := follow(watch.ctx, transport, at, a.Hosts)
 	if err != nil {
 		return err
-	}
-	req.Header.Set("Accept-Encoding", "identity")
-	req.Header.Set("User-Agent", "lend")
-	resp, err := client.Do(req)
-	if err != nil {
-		return withoutURL(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // what counts has been read
 	if err := acceptable(resp, a.Size); err != nil {
 		return err
 	}
-	return save(resp.Body, a.Size, w, progress)
+	watch.begin()
+	return save(&watchedBody{body: resp.Body, watch: watch}, a.Size, w, progress)
+}
+
+// follow asks for at, which is allowed, and for what it is redirected to, each time by a
+// request of its own: no cookie, no Referer. The caller closes the body.
+func follow(ctx context.Context, t http.RoundTripper, at *url.URL, hosts []string) (*http.Response, error) {
+	for range maxRedirects + 1 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Accept-Encoding", "identity")
+		req.Header.Set("User-Agent", "lend")
+		resp, err := t.RoundTrip(req)
+		if err != nil {
+			return nil, failed(ctx, err)
+		}
+		if !redirects(resp) {
+			return resp, nil
+		}
+		_ = resp.Body.Close() // nothing of it is wanted
+		if at, err = resp.Location(); err != nil {
+			return nil, fmt.Errorf("%w: a redirect to what is no address", ErrRefused)
+		}
+		if err := allowed(at, hosts); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
+}
+
+func redirects(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return resp.Header.Get("Location") != ""
+	}
+	return false
 }
 
 // acceptable looks at an answer before any of its body is read.
@@ -107,7 +144,7 @@ func save(r io.Reader, size int64, w io.Writer, progress func(done, total int64)
 			return fmt.Errorf("%w: it ends after %d bytes of %d", ErrRefused, done, size)
 		}
 		if err != nil {
-			return withoutURL(err)
+			return err
 		}
 		if progress != nil {
 			progress(done, size)
@@ -133,24 +170,17 @@ func allowed(u *url.URL, hosts []string) error {
 	return nil
 }
 
-func (c *Client) client(hosts []string) (*http.Client, error) {
+func (c *Client) transport() (*http.Transport, error) {
 	roots, err := c.certificates()
 	if err != nil {
 		return nil, err
 	}
-	t := &http.Transport{
+	return &http.Transport{
 		Proxy:       nil, // what it connects to could not be checked
 		DialContext: c.dial, DisableCompression: true, ForceAttemptHTTP2: true,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout, MaxResponseHeaderBytes: maxHeader,
-	}
-	return &http.Client{Transport: t, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if len(via) > maxRedirects {
-			return fmt.Errorf("%w: more than %d redirects", ErrRefused, maxRedirects)
-		}
-		next.Header.Del("Referer")
-		return allowed(next.URL, hosts)
-	}}, nil
+	}, nil
 }
 
 // certificates returns nil for the system's alone.
@@ -170,13 +200,4 @@ func (c *Client) certificates() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("read certificates: none in %s", filepath.Base(c.CAFile))
 	}
 	return pool, nil
-}
-
-// withoutURL keeps addresses, which may hold a token, out of messages.
-func withoutURL(err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		return ue.Err
-	}
-	return err
 }

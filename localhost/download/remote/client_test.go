@@ -21,11 +21,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/lendcli/lend/localhost/manifest"
+	"github.com/lendcli/lend/protocol/name"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,6 +47,12 @@ type web struct {
 
 func newWeb(t *testing.T, h http.HandlerFunc) *web {
 	t.Helper()
+	return newWebOf(t, h, true)
+}
+
+// newWebOf says whether the server speaks HTTP/2, or the older protocol alone.
+func newWebOf(t *testing.T, h http.HandlerFunc, http2 bool) *web {
+	t.Helper()
 	w := &web{names: map[string][]string{
 		"example.com": {"93.184.215.14"}, "files.example.com": {"2606:2800:21f::1", "93.184.215.15"}, "other.example.net": {"93.184.215.16"},
 	}}
@@ -56,7 +64,7 @@ func newWeb(t *testing.T, h http.HandlerFunc) *web {
 	}))
 	cert := w.certificate(t)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	s.EnableHTTP2 = true
+	s.EnableHTTP2 = http2
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	at := s.Listener.Addr().String()
@@ -182,6 +190,7 @@ func TestRemoteArchiveHosts(t *testing.T) {
 			require.Len(t, w.asked, 1)
 			require.Len(t, w.dialled, 1, "nobody else was called")
 			require.NotContains(t, err.Error(), "password")
+			require.NotContains(t, err.Error(), "::ffff:")
 
 			a := archive() // and the first address is looked at in the same way
 			a.URL = to
@@ -190,6 +199,16 @@ func TestRemoteArchiveHosts(t *testing.T) {
 			require.Len(t, w.dialled, 1)
 		})
 	}
+	t.Run("no-address", func(t *testing.T) {
+		t.Parallel()
+		w := newWeb(t, func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Location", "https://example.com:bad/x?token=canary")
+			rw.WriteHeader(http.StatusFound)
+		})
+		_, err := w.fetch(t, archive())
+		require.ErrorIs(t, err, ErrRefused)
+		require.NotContains(t, err.Error(), "canary", "a redirect's address may hold a token")
+	})
 	t.Run("too-many", func(t *testing.T) {
 		t.Parallel()
 		w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, r.URL.Path+"x", http.StatusFound) })
@@ -322,7 +341,34 @@ func TestRemoteArchiveAnswers(t *testing.T) {
 			_, _ = io.WriteString(rw, body[:5])
 			panic(http.ErrAbortHandler)
 		}).fetch(t, archive())
-		require.Error(t, err)
+		require.ErrorIs(t, err, ErrFailed)
+	})
+	t.Run("no-http", func(t *testing.T) {
+		t.Parallel()
+		_, err := newWebOf(t, func(rw http.ResponseWriter, _ *http.Request) {
+			c, _, err := http.NewResponseController(rw).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(c, "\x1b[31m"+strings.Repeat("x", 10_000)+"\r\n")
+				_ = c.Close()
+			}
+		}, false).fetch(t, archive())
+		require.ErrorIs(t, err, ErrFailed)
+		require.Less(t, len(err.Error()), 2*name.MaxQuoted, "what a host says is bounded")
+		require.NotContains(t, err.Error(), "\x1b")
+	})
+	t.Run("stalled", func(t *testing.T) {
+		t.Parallel()
+		w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			_, _ = io.WriteString(rw, body[:5])
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		})
+		w.stall = 50 * time.Millisecond
+		got, err := w.fetch(t, archive())
+		require.ErrorIs(t, err, ErrFailed)
+		require.ErrorContains(t, err, "no byte of it came for 50ms")
+		require.Equal(t, body[:5], got)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()

@@ -56,7 +56,7 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	}
 	for _, a := range addresses {
 		if !Public(a) {
-			return nil, fmt.Errorf("%w: the name leads to %s, which is not public", ErrRefused, a)
+			return nil, fmt.Errorf("%w: the name leads to %s, which is not public", ErrRefused, a.Unmap())
 		}
 	}
 	return addresses, nil
