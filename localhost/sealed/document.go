@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"golang.org/x/crypto/chacha20poly1305"
 
@@ -70,7 +71,7 @@ func (s *Store) documentPath() string { return filepath.Join(s.dir, documentFile
 func (s *Store) read() (document, []byte, error) {
 	raw, err := private.Read(s.documentPath(), maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
-		return document{}, nil, ErrNoSource
+		return document{}, nil, s.noDocument()
 	}
 	if err != nil {
 		return document{}, nil, fmt.Errorf("read key file: %w", err)
@@ -83,6 +84,26 @@ func (s *Store) read() (document, []byte, error) {
 		return document{}, nil, fmt.Errorf("read key file: %w: %w", ErrCorrupt, err)
 	}
 	return d, raw, nil
+}
+
+// noDocument is why there is no key.json: ErrNoSource in a store without values. One that
+// has some had a source, and no other is chosen in the place of that: ErrCorrupt.
+func (s *Store) noDocument() error {
+	var sealed bool
+	err := filepath.WalkDir(s.values(), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, sealedSuffix) {
+			sealed = true
+			return fs.SkipAll
+		}
+		return err
+	})
+	switch {
+	case sealed:
+		return fmt.Errorf("read key file: %s is gone, and there are secrets that it opens: %w", documentFile, ErrCorrupt)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read key file: %s is gone, and whether there are secrets cannot be seen: %w", documentFile, err)
+	}
+	return ErrNoSource
 }
 
 func (s *Store) write(d document) error {

@@ -78,7 +78,7 @@ func (s *Store) path(p Place) string {
 	return filepath.Join(s.values(), p.Connector.String(), p.Connection.String(), p.Name.String()+sealedSuffix)
 }
 
-// Create chooses the key source of a store that has none; else ErrExists.
+// Create chooses the key source of a store that has none and no values; else ErrExists.
 func (s *Store) Create(src Source) error {
 	if err := src.check(); err != nil {
 		return err
@@ -120,7 +120,8 @@ func (s *Store) adopt(kek []byte) error {
 }
 
 // Source returns the key source in use, without asking it for anything. It is
-// ErrNoSource if the owner has chosen none.
+// ErrNoSource if the owner has chosen none, and ErrCorrupt if what says which it was is
+// gone while there are values.
 func (s *Store) Source() (Source, error) {
 	d, _, err := s.read()
 	if err != nil {

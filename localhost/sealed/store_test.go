@@ -222,6 +222,32 @@ func TestNoSilentFallback(t *testing.T) {
 	}
 }
 
+// TestLostDocumentIsNoNewStore: without key.json nothing opens, and no other source is
+// taken for the one that was chosen.
+func TestLostDocumentIsNoNewStore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := place(t, "github", "default", "token")
+	s := f.open(t)
+	require.NoError(t, s.Create(Source{Kind: Passphrase}))
+	require.NoError(t, s.Put(p, []byte(canary)))
+	document := filepath.Join(f.dir, documentFile)
+	require.NoError(t, os.Rename(document, document+".away"))
+	later := f.open(t)
+	_, err := later.Source()
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, later.Create(Source{Kind: KeyFile}), ErrExists)
+	require.ErrorIs(t, later.Check(), ErrCorrupt)
+	require.ErrorIs(t, later.Put(p, []byte("x")), ErrCorrupt)
+	require.Empty(t, keyFiles(t, f.dir, keySuffix))
+	require.NoFileExists(t, document)
+	require.NoError(t, os.Rename(document+".away", document))
+	requireValue(t, later, p, canary)
+	require.NoError(t, os.Remove(document))
+	require.NoError(t, later.Delete(p)) // of what nothing opens any more
+	require.NoError(t, later.Create(Source{Kind: KeyFile}))
+}
+
 func keyFiles(t *testing.T, dir, suffix string) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, keyPrefix+"*"+suffix))
