@@ -11,7 +11,6 @@ import (
 	"github.com/lendcli/lend/localhost/download"
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
-	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -55,14 +54,17 @@ func joinClose(err error, closers ...func() error) error {
 func storeError(err error) error {
 	var damage *install.Damage
 	var known *hinted
-	var unknown *intent.DamagedError
+	var fixable interface {
+		error
+		Fix() string
+	}
 	switch {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, syscall.ENOSPC):
 		return &hinted{err: err, hint: diskFull}
-	case errors.As(err, &unknown):
-		return &hinted{err: err, hint: unknown.Fix()}
+	case errors.As(err, &fixable): // what is wanted of it is damaged, or a lock is blocked
+		return &hinted{err: err, hint: fixable.Fix()}
 	case errors.As(err, &damage):
 		return &hinted{err: err, hint: damageHint(damage)}
 	case errors.Is(err, install.ErrNoRegistry):

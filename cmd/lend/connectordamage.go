@@ -25,7 +25,13 @@ func damageError(d *install.Damage) error { return &hinted{err: d, hint: damageH
 
 func damageHint(d *install.Damage) string {
 	key, version := d.Of()
+	var fixable interface {
+		error
+		Fix() string
+	}
 	switch {
+	case errors.As(d.Unwrap(), &fixable):
+		return fixable.Fix()
 	case d.Passing():
 		return "the same command again"
 	case errors.Is(d, fs.ErrPermission):

@@ -8,6 +8,7 @@
 // A lock is advisory, and its file stays behind when it is let go. Only Remove takes it
 // away, of an exclusive lock while it is held: whoever gets the lock of a file that is
 // not at its path any more lets go of it and tries again, so that no two hold locks of
-// one name. The package imports nothing of ours; its functions may be called from any
+// one name. An empty directory in the place of a file gives way; another is a
+// *BlockedError. The package imports nothing of ours; its functions may be called from any
 // goroutine.
 package filelock

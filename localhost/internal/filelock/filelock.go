@@ -13,6 +13,18 @@ import (
 // ErrHeld means that another process or goroutine holds the lock.
 var ErrHeld = errors.New("lock is held")
 
+// BlockedError means that something else than a file is in the place of a lock's file.
+type BlockedError struct{ Path string }
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("lock %s: a directory with something in it is in its place", filepath.Base(e.Path))
+}
+
+// Fix says what mends it.
+func (e *BlockedError) Fix() string {
+	return "take the directory " + e.Path + " away, then the same command again"
+}
+
 // pollEvery is how often Exclusive asks again; waiting is rare and for long work.
 const pollEvery = 20 * time.Millisecond
 
@@ -64,6 +76,12 @@ func TryShared(path string) (*Lock, error) { return lock(path, true) }
 func lock(path string, shared bool) (*Lock, error) {
 	for range maxTries {
 		f, err := open(path)
+		if err != nil && isDir(path) {
+			if dropEmpty(path) != nil {
+				return nil, &BlockedError{Path: path}
+			}
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("lock: %w", err)
 		}
@@ -78,6 +96,12 @@ func lock(path string, shared bool) (*Lock, error) {
 		}
 	}
 	return nil, fmt.Errorf("lock %s: its file comes and goes: %w", filepath.Base(path), ErrHeld)
+}
+
+// isDir tells whether a directory is in the place of a lock's file. Nobody holds that.
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
 }
 
 // isAt tells whether the open file is the one at path.

@@ -115,3 +115,27 @@ func TestRemovedUnderAWaiter(t *testing.T) {
 	require.NoError(t, stale.Close())
 	require.NoFileExists(t, p)
 }
+
+// A directory in the place of a lock's file gives way if it is empty, and says where it
+// is otherwise.
+func TestDirectoryInTheWay(t *testing.T) {
+	t.Parallel()
+	for _, try := range []func(string) (*Lock, error){Try, TryShared} {
+		p := filepath.Join(t.TempDir(), "lock")
+		require.NoError(t, os.Mkdir(p, 0o700))
+		l, err := try(p)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		require.FileExists(t, p)
+		require.Error(t, dropEmpty(p), "no file is taken away")
+		require.FileExists(t, p)
+
+		require.NoError(t, os.Remove(p))
+		require.NoError(t, os.MkdirAll(filepath.Join(p, "kept"), 0o700))
+		_, err = try(p)
+		var blocked *BlockedError
+		require.ErrorAs(t, err, &blocked)
+		require.Contains(t, blocked.Fix(), p)
+		require.DirExists(t, filepath.Join(p, "kept"))
+	}
+}

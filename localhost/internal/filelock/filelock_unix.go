@@ -22,6 +22,10 @@ func open(path string) (*os.File, error) {
 	}
 }
 
+// dropEmpty removes an empty directory, and nothing else: not the file of another, which
+// may have come meanwhile.
+func dropEmpty(path string) error { return unix.Rmdir(path) }
+
 // remove takes the name away while the lock is held: what is made under it afterwards is
 // another file.
 func remove(l *Lock) error {

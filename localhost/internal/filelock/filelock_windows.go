@@ -10,6 +10,15 @@ import (
 
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
 
+// dropEmpty removes an empty directory, and nothing else.
+func dropEmpty(path string) error {
+	p, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return err
+	}
+	return windows.RemoveDirectory(p)
+}
+
 // remove lets go first: a file that anybody has open, whoever may hold its lock, cannot be
 // removed, and stays then.
 func remove(l *Lock) error {
