@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/policy/file"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -148,7 +150,27 @@ func (a *app) showUpdate(r shownRelease, from name.Version) error {
 		if r.HasScripts {
 			a.note("lend: a package of its lock has install scripts; they did not run")
 		}
-		a.note("lend: the policy names versions: where it says %q for %s, let it say %q; then lend policy check", from, r.Key, r.Version)
+		a.noteVersions(r, from)
 		return a.say("%s %s is in the place of %s, which goes when nothing runs of it", r.Key, r.Version, from)
+	})
+}
+
+// noteVersions says what the policy has to say of the version that r is, where a rule
+// names from and not that one. A policy that cannot be read is told of as well: nobody
+// knows.
+func (a *app) noteVersions(r shownRelease, from name.Version) {
+	if p, err := a.paths(); err == nil {
+		pol, err := loadPolicy(p.policy())
+		if err == nil && !staleVersion(pol.Content().Rules, r, from) {
+			return
+		}
+	}
+	a.note("lend: the policy names versions: where it says %q for %s, let it say %q; then lend policy check", from, r.Key, r.Version)
+}
+
+func staleVersion(rules []*file.Rule, r shownRelease, from name.Version) bool {
+	return slices.ContainsFunc(rules, func(rule *file.Rule) bool {
+		now := func(v name.Version) bool { return v.String() == r.Version }
+		return rule.Connector.String() == r.Key && slices.Contains(rule.Versions, from) && !slices.ContainsFunc(rule.Versions, now)
 	})
 }
