@@ -80,7 +80,7 @@ func TestCodeHint(t *testing.T) {
 func TestFullDiskHint(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("write file: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	for _, shown := range []error{storeError(err), orHint(err, "another value"), orHint(storeError(err), "another value")} {
+	for _, shown := range []error{storeError(err), orHint(err, "another value"), orHint(storeError(err), "another value"), lentShimError(err, "gh"), localShimError(paths{}, "gh", err)} {
 		require.Equal(t, diskFull, hintOf(shown))
 		require.ErrorIs(t, shown, syscall.ENOSPC)
 	}

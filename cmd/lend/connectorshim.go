@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +131,8 @@ func localShimError(p paths, leaf string, err error) error {
 		return &hinted{err: err, hint: "lend connector shim list"}
 	case errors.Is(err, shim.ErrInvalid):
 		return &usageError{err: err}
+	case errors.Is(err, syscall.ENOSPC):
+		return &hinted{err: err, hint: diskFull}
 	default:
 		return err
 	}

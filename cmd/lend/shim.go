@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -152,6 +153,8 @@ func lentShimError(err error, as string) error {
 		return hintf("lend shim list", "%s: %w", name.Quote(as), err)
 	case errors.Is(err, shims.ErrForeign):
 		return hintf("remove it yourself, if you do not need it", "%s: %w", as, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return &hinted{err: err, hint: diskFull}
 	}
 	return err
 }
