@@ -12,6 +12,7 @@ import (
 	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/intent"
+	"github.com/lendcli/lend/localhost/sealed"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -121,7 +122,7 @@ func (a *app) failedHint(key name.ConnectorKey) string {
 		all, err := root.List(key)
 		for _, c := range all {
 			_, bad := c.Config()
-			err = errors.Join(err, bad)
+			err = errors.Join(err, bad, root.Sealed().Reachable(sealed.Place{Connector: key, Connection: c.ID()}))
 		}
 		if err != nil {
 			return "lend doctor"

@@ -46,7 +46,10 @@ func Unready(ctx context.Context, root *connection.Root, c *connection.Connectio
 	}
 	declared := connection.DeclaredBy(m)
 	all, err := c.Secrets(declared)
-	if err != nil {
+	switch {
+	case errors.Is(err, sealed.ErrBlocked):
+		return ail(err, fmt.Sprintf("lend connector secret set %[1]s NAME --connection %[2]s < FILE, for each again; or lend connector remove %[1]s --purge", m.Key, c.ID()))
+	case err != nil:
 		return ail(err, "lend connector secret list "+of)
 	}
 	for _, s := range all {

@@ -130,6 +130,23 @@ func TestRoot(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid)
 	})
 
+	t.Run("a-file-in-the-place-of-the-default", func(t *testing.T) {
+		t.Parallel()
+		r := openRoot(t)
+		_, err := r.Create(key(t, "github"), id(t, "work"))
+		require.NoError(t, err)
+		require.NoError(t, r.Remove(key(t, "github"), id(t, "work")))
+		require.NoError(t, os.WriteFile(filepath.Join(r.connector(key(t, "github")), Default), nil, 0o600))
+		all, err := r.Names(key(t, "github"))
+		require.NoError(t, err)
+		require.Equal(t, []name.ConnectionID{id(t, Default)}, all)
+		_, err = r.List(key(t, "github"))
+		require.ErrorIs(t, err, ErrUnsafe, "it is said, not stumbled over later")
+		require.NoError(t, r.Remove(key(t, "github"), all[0]))
+		_, err = r.Ensure(key(t, "github"))
+		require.NoError(t, err)
+	})
+
 	t.Run("ensure-makes-the-default-once", func(t *testing.T) {
 		t.Parallel()
 		r := openRoot(t)

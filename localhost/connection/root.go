@@ -143,10 +143,10 @@ func (r *Root) Names(key name.ConnectorKey) ([]name.ConnectionID, error) {
 	var all []name.ConnectionID
 	for _, e := range entries {
 		id, err := name.ParseConnectionID(e.Name())
-		if err != nil || !e.IsDir() && e.Type()&fs.ModeSymlink == 0 {
+		if err != nil || !e.IsDir() && e.Type()&fs.ModeSymlink == 0 && e.Name() != Default {
 			continue // not ours: a directory that is being removed, or a stray file
 		}
-		all = append(all, id) // a link in the place of one cannot be opened
+		all = append(all, id) // a link in the place of one cannot be opened, nor a file where Ensure makes one
 	}
 	return all, nil
 }

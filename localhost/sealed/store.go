@@ -27,6 +27,8 @@ var (
 	ErrLocked = errors.New("secrets are locked")
 	// ErrCorrupt: a file was changed, moved, or is of an unknown version.
 	ErrCorrupt = errors.New("not what was sealed here")
+	// ErrBlocked: a file or link is in the place of a directory of values; Put replaces it.
+	ErrBlocked = errors.New("a file or link is in the place of a directory of secrets")
 	// ErrInvalid: a name, a value or a source breaks the rules or a bound.
 	ErrInvalid = errors.New("invalid")
 )
@@ -160,6 +162,11 @@ func (s *Store) put(k *unlocked, p Place, value []byte) error {
 	}
 	path := s.path(p)
 	for _, d := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
+		if blocks(d) {
+			if err := os.Remove(d); err != nil { // it holds no value of ours, wherever it leads
+				return err
+			}
+		}
 		if err := private.Dir(d); err != nil {
 			return err
 		}
@@ -192,6 +199,9 @@ func (s *Store) Get(p Place) ([]byte, error) {
 }
 
 func (s *Store) get(p Place) ([]byte, error) {
+	if err := s.Reachable(p); err != nil {
+		return nil, err
+	}
 	data, err := private.Read(s.path(p), maxSealed)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -213,11 +223,32 @@ func (s *Store) Has(p Place) (bool, error) {
 	if err := p.check(); err != nil {
 		return false, err
 	}
+	if err := s.Reachable(p); err != nil {
+		return false, err
+	}
 	_, err := os.Lstat(s.path(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Reachable is ErrBlocked where something else than a directory is in the place of that
+// of the Connector's values or, if p names one, of its connection's.
+func (s *Store) Reachable(p Place) error {
+	connector := filepath.Join(s.values(), p.Connector.String())
+	for _, dir := range []string{connector, filepath.Join(connector, p.Connection.String())} {
+		if blocks(dir) {
+			return fmt.Errorf("%w: %s", ErrBlocked, dir)
+		}
+	}
+	return nil
+}
+
+// blocks tells whether something else than a directory is there.
+func blocks(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && !info.IsDir()
 }
 
 // Delete removes a value; ErrNotFound if there is none. No key is needed.
@@ -226,6 +257,9 @@ func (s *Store) Delete(p Place) error {
 		return err
 	}
 	return s.locked("delete value", func() error {
+		if err := s.Reachable(p); err != nil {
+			return err
+		}
 		err := os.Remove(s.path(p))
 		if errors.Is(err, fs.ErrNotExist) {
 			return ErrNotFound

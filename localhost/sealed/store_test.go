@@ -313,6 +313,45 @@ func TestValuesCannotBeSwapped(t *testing.T) {
 	requireValue(t, s, p, canary)
 }
 
+// A file or link in the place of a directory of values is told of, never followed, and
+// gives way to the next value or to a removal.
+func TestValuesBlocked(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t).open(t)
+	require.NoError(t, s.Create(Source{Kind: KeyFile}))
+	p, beside := place(t, "github", "default", "token"), place(t, "gitlab", "default", "token")
+	elsewhere := t.TempDir()
+	for _, dir := range []string{filepath.Dir(filepath.Dir(s.path(p))), filepath.Dir(s.path(p))} {
+		for _, block := range []func() error{
+			func() error { return os.WriteFile(dir, nil, 0o600) },
+			func() error { return os.Symlink(elsewhere, dir) },
+		} {
+			require.NoError(t, s.Put(p, []byte("x")))
+			require.NoError(t, s.Put(beside, []byte("x")))
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, block())
+			_, err := s.Has(p)
+			require.ErrorIs(t, err, ErrBlocked)
+			_, err = s.Get(p)
+			require.ErrorIs(t, err, ErrBlocked)
+			require.ErrorIs(t, s.Delete(p), ErrBlocked)
+			require.ErrorIs(t, s.Reachable(p), ErrBlocked)
+			require.NoError(t, s.Reachable(beside))
+			require.NoError(t, s.Put(p, []byte(canary)))
+			requireValue(t, s, p, canary)
+			requireValue(t, s, beside, "x")
+
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, block())
+			require.NoError(t, s.DeleteAll(p))
+			require.NoError(t, s.Reachable(p))
+		}
+	}
+	left, err := os.ReadDir(elsewhere)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
