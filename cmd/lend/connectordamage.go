@@ -36,6 +36,8 @@ func damageHint(d *install.Damage) string {
 		return "the same command again"
 	case errors.Is(d, fs.ErrPermission):
 		return "make its directory readable again (owner and mode), then lend connector verify " + key.String()
+	case d.Link() && !key.IsZero():
+		return "put its directory back, or lend connector remove " + key.String() + ", which takes the link alone away"
 	case key.IsZero() || version.IsZero():
 		return "put its directory in the store back as it was, or take it away"
 	case errors.Is(d, depot.ErrFormat):

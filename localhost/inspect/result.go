@@ -114,9 +114,12 @@ func (r Result) fixRuntime() string {
 // fixReceipt is what mends a release that nobody understands: a source takes its place.
 func (r Result) fixReceipt() string {
 	var runtime *runtimeError
+	var damage *depot.Damage
 	switch {
 	case errors.As(r.Err, &runtime):
 		return r.fixRuntime()
+	case errors.As(r.Err, &damage) && damage.Link() && !r.Connector.IsZero():
+		return "put its directory back, or lend connector remove " + r.Connector.String() + ", which takes the link alone away"
 	case r.Version.IsZero():
 		return "put its directory in the store back as it was, or take it away"
 	case errors.Is(r.Err, depot.ErrFormat):

@@ -419,15 +419,17 @@ func (s *Store) Remove(ctx context.Context, key name.ConnectorKey, version name.
 	}
 	defer func() { _ = s.depot.Unlock(l, depot.Connectors, key.String()) }()
 	slots := []depot.Slot{s.depot.Slot(depot.Connectors, key.String(), version.String())}
+	var found bool
 	var errs error
 	if version.IsZero() {
 		var damaged []*Damage
+		found, errs = s.depot.Unlink(depot.Connectors, key.String())
 		slots, damaged = s.depot.SlotsOf(depot.Connectors, key.String())
 		for _, d := range damaged {
 			errs = errors.Join(errs, d)
 		}
 	}
-	found := errs != nil
+	found = found || errs != nil
 	for _, sl := range slots {
 		if _, err := sl.Read(); errors.Is(err, ErrNotInstalled) {
 			continue

@@ -21,6 +21,7 @@ type Store interface {
 	// Versions names what is installed of a Connector, readable or not; it is an error
 	// if nobody can tell.
 	Versions(key name.ConnectorKey) ([]name.Version, error)
+	// Remove removes one version; a zero one means all, or a link in their place.
 	Remove(ctx context.Context, key name.ConnectorKey, version name.Version) error
 }
 
@@ -141,7 +142,10 @@ func (c *Config) removeThese(ctx context.Context, r Request) error {
 // anything names what is installed, and tells whether there is something to remove, or
 // to go on with.
 func (c *Config) anything(r Request) (installed []name.Version, there bool, err error) {
-	if installed, err = c.Store.Versions(r.Connector); err != nil {
+	if installed, err = c.Store.Versions(r.Connector); linked(err) && r.Version.IsZero() {
+		return nil, true, nil
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	i, err := c.Connections.Intent(r.Connector).Read()
@@ -159,6 +163,12 @@ func (c *Config) anything(r Request) (installed []name.Version, there bool, err 
 	}
 	all, err := c.Connections.Names(r.Connector)
 	return installed, i.Disabled || len(all) > 0, err
+}
+
+// linked tells whether a link is in the place of all versions of a Connector.
+func linked(err error) bool {
+	var d *install.Damage
+	return errors.As(err, &d) && d.Link()
 }
 
 // damaged tells whether nobody knows what was wanted of a Connector.
@@ -265,6 +275,11 @@ func (c *Config) finish(ctx context.Context, key name.ConnectorKey, r intent.Rem
 	}
 	c.reached("retired")
 	installed, err := c.Store.Versions(key)
+	if linked(err) { // it alone goes
+		if err = c.Store.Remove(ctx, key, name.Version{}); err == nil {
+			installed, err = c.Store.Versions(key)
+		}
+	}
 	if err != nil {
 		return err
 	}

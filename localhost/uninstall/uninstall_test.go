@@ -217,6 +217,23 @@ func TestUninstallDuringAnUpdate(t *testing.T) {
 	}
 }
 
+// A link in the place of a whole Connector goes alone: what it leads to stays.
+func TestUninstallLink(t *testing.T) {
+	r := newRig(t)
+	place, away := filepath.Join(r.dir, "store", "connectors", "tool"), filepath.Join(r.dir, "away")
+	require.NoError(t, os.Rename(place, away))
+	require.NoError(t, os.Symlink(away, place))
+	require.Error(t, Remove(t.Context(), r.config(), Request{Connector: r.tool, Version: parsed(t, name.ParseVersion, "1.0.0")}))
+	require.FileExists(t, filepath.Join(place, "1.0.0", "receipt.json"))
+	require.NoError(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}))
+	require.NoFileExists(t, place)
+	require.FileExists(t, filepath.Join(away, "1.0.0", "receipt.json"))
+	require.FileExists(t, filepath.Join(away, "2.0.0", "receipt.json"))
+	require.Equal(t, "default work", r.accounts(t, r.tool))
+	require.True(t, r.whole(t, r.other, "1.0.0"))
+	require.ErrorIs(t, Remove(t.Context(), r.config(), Request{Connector: r.tool}), install.ErrNotInstalled)
+}
+
 func TestUninstallOneVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -78,6 +78,22 @@ func (d *Depot) Slots(kind string) (all []Slot, damaged []*Damage, err error) {
 	return all, damaged, nil
 }
 
+// Link tells whether all of a Connector or runtime is a link, which Unlink takes away.
+func (d *Damage) Link() bool { return d.Version == "" && errors.Is(d.Err, errLink) }
+
+// Unlink takes away what is in the place of a Connector or runtime if it is a link, and
+// nothing that it leads to. The lock of the owner is held.
+func (d *Depot) Unlink(kind, owner string) (gone bool, err error) {
+	at := path.Join(kind, owner)
+	if info, err := d.root.Lstat(at); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return false, nil //nolint:nilerr // it is no link
+	}
+	if err := d.root.Remove(at); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
 // SlotsOf are the places of the versions of one owner, and what cannot be listed of
 // them. An owner that is not there has none.
 func (d *Depot) SlotsOf(kind, owner string) (all []Slot, damaged []*Damage) {
