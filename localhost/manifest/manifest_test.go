@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, c := range []struct{ name, doc, from, to, want string }{
 		{"schema-version", native, `"schemaVersion": "1"`, `"schemaVersion": "2"`, "schemaVersion"},
-		{"schema-version-number", native, `"schemaVersion": "1"`, `"schemaVersion": 1`, "cannot unmarshal"},
+		{"schema-version-number", native, `"schemaVersion": "1"`, `"schemaVersion": 1`, "schemaVersion (byte 22): want a string, not a number"},
 		{"unknown-field", native, `"secrets"`, `"iconURL": "x", "secrets"`, `did you mean "iconUrl"?`},
 		{"unknown-cli-field", native, `"kind": "native",`, `"kind": "native", "path": "/bin/x",`, `cli (byte`},
 		{"wrong-case", native, `"displayName"`, `"displayname"`, `did you mean "displayName"?`},

@@ -176,7 +176,7 @@ func TestParseWholeRefuses(t *testing.T) {
 		{"icon-bidi", whole, icon, `"https://printer.example/\u202egnp"`, "iconUrl"},
 		{"icon-empty", whole, icon, `""`, "iconUrl"},
 		{"icon-long", whole, icon, `"https://printer.example/` + strings.Repeat("x", 2048) + `"`, "iconUrl: longer than 2048"},
-		{"icon-object", whole, icon, `{"src": "x"}`, "cannot unmarshal"},
+		{"icon-object", whole, icon, `{"src": "x"}`, "want a string, not an object"},
 
 		{"permissions-none", whole, permissions, `[]`, "permissions: want 1 to 64"},
 		{"permissions-many", whole, permissions, list(65, `"p%d"`), "permissions: want 1 to 64"},
@@ -219,7 +219,7 @@ func TestParseWholeRefuses(t *testing.T) {
 		{"probe-no-timeout", whole, probe, `{"arguments": ["a"]}`, "cli.readinessProbe.timeout"},
 		{"probe-quick", whole, probe, `{"arguments": ["a"], "timeout": "99ms"}`, "cli.readinessProbe.timeout"},
 		{"probe-slow", whole, probe, `{"arguments": ["a"], "timeout": "31s"}`, "cli.readinessProbe.timeout"},
-		{"probe-number", whole, probe, `{"arguments": ["a"], "timeout": 5}`, "cannot unmarshal"},
+		{"probe-number", whole, probe, `{"arguments": ["a"], "timeout": 5}`, "want a string, not a number"},
 		{"probe-unknown", whole, probe, `{"arguments": ["a"], "timeout": "5s", "shell": "x"}`, `unknown field "shell"`},
 
 		{"targets-none", native, `"kind": "native", "entrypoint": "bin/printer",`, `"targets": {},`, "cli.targets: it is empty"},
@@ -259,7 +259,7 @@ func TestParseWholeRefuses(t *testing.T) {
 		{"remote-ref-upper", mcpRemote, `"docs.primary"`, `"Docs"`, "mcp.bindingRef"},
 		{"remote-ref-long", mcpRemote, `"docs.primary"`, `"` + strings.Repeat("d", 129) + `"`, "mcp.bindingRef"},
 		{"remote-contract-version", mcpRemote, `"contractVersion": 1`, `"contractVersion": 2`, "mcp.contractVersion"},
-		{"remote-contract-version-real", mcpRemote, `"contractVersion": 1`, `"contractVersion": 1.5`, "cannot unmarshal"},
+		{"remote-contract-version-real", mcpRemote, `"contractVersion": 1`, `"contractVersion": 1.5`, "want a whole number in its range, not a number"},
 		{"remote-hash", mcpRemote, hash, `"ab"`, "mcp.bindingContractHash"},
 		{"remote-hash-upper", mcpRemote, hash, strings.ToUpper(hash), "mcp.bindingContractHash"},
 		{"remote-capabilities", mcpRemote, `["tools"]`, `["tools", "resources"]`, "mcp.requiredCapabilities"},

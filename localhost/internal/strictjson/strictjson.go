@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 }
 
 // Decode reads the one JSON object in data, of at most maxBytes bytes, into the struct that
-// v points to. The error is an *Error or one of encoding/json; v is then undefined.
+// v points to. The error is an *Error or one of a type that decodes itself; v is then undefined.
 func Decode(data []byte, maxBytes int, v any) error { return decode(data, maxBytes, v, true) }
 
 // DecodeKnown is Decode, but ignores names that the struct does not have.
@@ -52,7 +52,13 @@ func decode(data []byte, maxBytes int, v any, strict bool) error {
 	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
 		return w.fail("", "something follows the document")
 	}
-	return json.Unmarshal(data, v)
+	err := json.Unmarshal(data, v)
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		got, _, _ := strings.Cut(other.Value, " ") // of a number, its digits follow
+		return &Error{Path: other.Field, Offset: other.Offset, Msg: "want " + wanted(other.Type) + ", not " + article(got)}
+	}
+	return err
 }
 
 type walker struct {
@@ -179,6 +185,31 @@ func shape(t reflect.Type) reflect.Type {
 		t = t.Elem()
 	}
 	return nil
+}
+
+// wanted names a type in the words of JSON.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
+		return "a whole number in its range"
+	}
+	return "a number"
+}
+
+func article(of string) string {
+	if of == "array" || of == "object" {
+		return "an " + of
+	}
+	return "a " + of
 }
 
 // quote makes a name of the document safe to show.

@@ -42,7 +42,12 @@ func TestDecode(t *testing.T) {
 		{"not-utf-8", "{\"name\":\"\xff\"}", "not UTF-8"},
 		{"too-large", `{"name":"` + strings.Repeat("x", 1000) + `"}`, "more than 1000 bytes"},
 		{"too-deep", `{"any":` + deep + `}`, "nested more than"},
-		{"wrong-type", `{"name":1}`, "cannot unmarshal number"},
+		{"wrong-type", `{"name":1}`, "name (byte 9): want a string, not a number"},
+		{"wrong-type-real", `{"count":1.5}`, "count (byte 12): want a whole number in its range, not a number"},
+		{"wrong-type-large", `{"count":1e99}`, "want a whole number in its range"},
+		{"wrong-type-below", `{"in":{"a":true}}`, "in.a (byte 15): want a string, not a bool"},
+		{"wrong-type-object", `{"list":{}}`, "want an array, not an object"},
+		{"wrong-type-map", `{"map":[]}`, "want an object, not an array"},
 		{"bidi-name", `{"` + "\u202e" + `":1}`, `unknown field "\u202e"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
