@@ -81,7 +81,7 @@ $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.`,
 	f.StringVar(&n.Bin, "bin", "", "which of the package's commands, if it has several")
 	f.StringVar(&n.Native, "native", "", "the path of an executable in the package, if it has no such command")
 	f.StringVar(&n.Postinstall, "postinstall", "", "the path of a script in the package that its installation runs")
-	f.StringVar(&out, "out", "", "the directory to make (default: the key, here)")
+	f.StringVar(&out, "out", "", "the directory to make (default: --key, or the package's or file's name, here)")
 	f.StringVar(&registry, "registry", "", "package registry (default: $NPM_CONFIG_REGISTRY)")
 	return c
 }
