@@ -4,6 +4,7 @@
 //
 //	ROOT/connectors/KEY/.intent.json   strict, 0600; absent: nothing but the usual
 //	                   /.intent.lock   held while the file is replaced
+//	                   /.intent.json.swap  a directory that was in its place, until it is gone
 //	                   /.removal.lock  held by whoever removes the Connector
 //
 // None of these names is that of a connection. What cannot be read is an error, and

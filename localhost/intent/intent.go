@@ -15,6 +15,7 @@ import (
 	"github.com/lendcli/lend/localhost/internal/atomicfile"
 	"github.com/lendcli/lend/localhost/internal/filelock"
 	"github.com/lendcli/lend/localhost/internal/private"
+	"github.com/lendcli/lend/localhost/internal/removal"
 	"github.com/lendcli/lend/localhost/internal/strictjson"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -26,6 +27,7 @@ const (
 	schemaVersion = "1"
 	intentFile    = ".intent.json"
 	asideFile     = ".intent.json.damaged" // of owners who were told to put it aside
+	swapFile      = ".intent.json.swap"    // what was in its place, for a moment
 	intentLock    = ".intent.lock"
 	removalLock   = ".removal.lock"
 	maxBytes      = 256 << 10
@@ -82,6 +84,7 @@ type DamagedError struct {
 	Err       error  // why; for the owner alone, since it can hold paths
 
 	directory bool // one is in its place
+	stays     bool // and nothing here can replace it
 }
 
 // Error says why.
@@ -92,7 +95,7 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Fix is what the owner can do about it, in commands.
 func (e *DamagedError) Fix() string {
-	if e.directory {
+	if e.stays {
 		return "stop lend serve, take that directory away, then lend connector disable " + e.Connector
 	}
 	return fmt.Sprintf("lend connector disable %[1]s, then lend connector enable %[1]s; or lend connector remove %[1]s", e.Connector)
@@ -105,7 +108,8 @@ func (f File) Read() (Intent, error) {
 	var errno syscall.Errno
 	if err != nil && (!errors.As(err, &errno) || errors.Is(err, fs.ErrPermission) || errno == syscall.ELOOP) {
 		info, look := os.Lstat(filepath.Join(f.dir, intentFile))
-		return Intent{}, &DamagedError{Connector: filepath.Base(f.dir), Err: err, directory: look == nil && info.IsDir()}
+		directory := look == nil && info.IsDir()
+		return Intent{}, &DamagedError{Connector: filepath.Base(f.dir), Err: err, directory: directory, stays: directory && !canExchange}
 	}
 	if err != nil {
 		return Intent{}, fmt.Errorf("read intent: %w", err)
@@ -158,7 +162,8 @@ func (f File) Update(ctx context.Context, change func(*Intent) error) error {
 
 // Renew is Update where the file may be a damaged one: change then gets an intent that
 // is disabled, since nobody knows what was wanted, and renewed is true. Until the new
-// one is in its place the damaged one is. A directory in its place is a *DamagedError, and
+// one is in its place the damaged one is. A directory in its place is exchanged for it with
+// all that is in it; where the system cannot do that at once it is a *DamagedError, and
 // stays: while it was taken away, all would be wanted.
 func (f File) Renew(ctx context.Context, change func(*Intent) error) (renewed bool, err error) {
 	return f.update(ctx, change, true)
@@ -172,7 +177,7 @@ func (f File) update(ctx context.Context, change func(*Intent) error, renew bool
 	defer func() { _ = lock.Close() }() // closing lets go
 	i, err := f.Read()
 	var damage *DamagedError
-	if renewed = renew && errors.As(err, &damage) && !damage.directory; renewed {
+	if renewed = renew && errors.As(err, &damage) && !damage.stays; renewed {
 		i, err = Intent{SchemaVersion: schemaVersion, Disabled: true}, nil
 	}
 	if err != nil {
@@ -188,7 +193,30 @@ func (f File) update(ctx context.Context, change func(*Intent) error, renew bool
 	if err != nil {
 		return false, fmt.Errorf("change intent: %w", err)
 	}
-	return renewed, atomicfile.Write(filepath.Join(f.dir, intentFile), append(data, '\n'))
+	if data = append(data, '\n'); damage != nil && damage.directory {
+		return renewed, f.replaceDirectory(data, damage)
+	}
+	return renewed, atomicfile.Write(filepath.Join(f.dir, intentFile), data)
+}
+
+// replaceDirectory puts data in the place of a directory, so that at each moment one of
+// the two is there. If that cannot be done it is the damage, which stays.
+func (f File) replaceDirectory(data []byte, damage *DamagedError) error {
+	swap := filepath.Join(f.dir, swapFile)
+	if err := removal.Tree(f.dir, swapFile); err != nil {
+		return fmt.Errorf("change intent: %w", err)
+	}
+	if err := atomicfile.Write(swap, data); err != nil {
+		return err
+	}
+	if err := exchange(swap, filepath.Join(f.dir, intentFile)); err != nil {
+		damage.stays = true
+		return errors.Join(damage, err, os.Remove(swap))
+	}
+	if err := errors.Join(atomicfile.SyncDir(f.dir), removal.Tree(f.dir, swapFile)); err != nil {
+		return fmt.Errorf("change intent: %w", err)
+	}
+	return nil
 }
 
 // Hold lets the caller alone remove the Connector until the lock is closed, or the
@@ -239,6 +267,9 @@ func (f File) forget(ctx context.Context, held *filelock.Lock) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }() // closing lets go
+	if err := removal.Tree(f.dir, swapFile); err != nil {
+		return err
+	}
 	for _, file := range []string{intentFile, asideFile} {
 		if err := os.Remove(filepath.Join(f.dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -114,7 +114,7 @@ func TestHoldAndConcurrentUpdates(t *testing.T) {
 }
 
 // Renew replaces what nobody understands by what is disabled, and by nothing else; what
-// the system does not let be read stays, and so does a directory.
+// the system does not let be read stays.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	keep := func(*Intent) error { return nil }
@@ -150,14 +150,34 @@ func TestRenew(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, renewed)
 	}
+}
 
+// A directory in the place of the file is exchanged for it where the system can do that
+// at once, and stays otherwise.
+func TestRenewDirectory(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "github")
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, intentFile), 0o700))
+	for _, left := range []string{filepath.Join(swapFile, "left"), filepath.Join(intentFile, "x", "y")} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, left), 0o700))
+	}
+	require.NoError(t, os.Chmod(dir, 0o700))
 	var damage *DamagedError
-	_, err := At(dir).Renew(t.Context(), keep)
+	_, err := At(dir).Read()
 	require.ErrorAs(t, err, &damage)
-	require.Contains(t, damage.Fix(), "take that directory away")
-	require.DirExists(t, filepath.Join(dir, intentFile))
+	renewed, err := At(dir).Renew(t.Context(), func(*Intent) error { return nil })
+	if !canExchange {
+		require.ErrorAs(t, err, &damage)
+		require.Contains(t, damage.Fix(), "take that directory away")
+		require.DirExists(t, filepath.Join(dir, intentFile))
+		return
+	}
+	require.Contains(t, damage.Fix(), "lend connector disable github, then")
+	require.NoError(t, err)
+	require.True(t, renewed)
+	i, err := At(dir).Read()
+	require.NoError(t, err)
+	require.Equal(t, Intent{SchemaVersion: "1", Disabled: true}, i)
+	require.NoDirExists(t, filepath.Join(dir, swapFile))
 }
 
 // Forget leaves what somebody else made, and the usual is wanted afterwards.
