@@ -19,22 +19,32 @@ func askOnce() ([]byte, error) {
 	if pass != nil || err != nil {
 		return pass, err
 	}
-	return promptPassphrase("passphrase of the secrets: ")
+	return promptPassphrase("passphrase of the secrets: ", "LEND_PASSPHRASE")
 }
 
-// askNew gets one that is not in use yet.
-func askNew() ([]byte, error) {
+// askFirst gets one where none was in use before.
+func askFirst() ([]byte, error) {
 	for _, variable := range []string{"LEND_NEW_PASSPHRASE", "LEND_PASSPHRASE"} {
 		pass, err := givenPassphrase(variable)
 		if pass != nil || err != nil {
 			return pass, err
 		}
 	}
-	pass, err := promptPassphrase("new passphrase: ")
+	return askNew()
+}
+
+// askNew gets one that is not in use yet. The one in use is never taken for it.
+func askNew() ([]byte, error) {
+	const variable = "LEND_NEW_PASSPHRASE"
+	pass, err := givenPassphrase(variable)
+	if pass != nil || err != nil {
+		return pass, err
+	}
+	pass, err = promptPassphrase("new passphrase: ", variable)
 	if err != nil {
 		return nil, err
 	}
-	again, err := promptPassphrase("once more: ")
+	again, err := promptPassphrase("once more: ", variable)
 	if err != nil {
 		return nil, err
 	}
@@ -52,13 +62,9 @@ func givenPassphrase(variable string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s_FD is not the number of a descriptor", variable)
 		}
-		f := os.NewFile(uintptr(n), variable+"_FD")
-		if f == nil {
-			return nil, fmt.Errorf("%s_FD: %w", variable, os.ErrInvalid)
-		}
-		pass, err := io.ReadAll(io.LimitReader(f, maxPassphrase))
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("read %s_FD: %w", variable, err)
+		pass, err := readDescriptor(int(n), maxPassphrase)
+		if err != nil {
+			return nil, fmt.Errorf("%s_FD: %w", variable, err)
 		}
 		return trimLine(pass), nil
 	}
@@ -66,6 +72,21 @@ func givenPassphrase(variable string) ([]byte, error) {
 		return trimLine([]byte(text)), nil
 	}
 	return nil, nil
+}
+
+// readDescriptor reads at most limit bytes of a descriptor that this program was started
+// with, and closes it. Any other is left alone: a number that was not given may be that of
+// a file of its own, such as the record of what was lent.
+func readDescriptor(fd int, limit int64) (data []byte, err error) {
+	if fd == 1 || fd == 2 || !inherited(fd) {
+		return nil, fmt.Errorf("descriptor %d was not given; next: %d< FILE", fd, max(fd, 3))
+	}
+	f := os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))
+	if f == nil {
+		return nil, os.ErrInvalid
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // trimLine takes one line end off; the result is not nil.

@@ -2,8 +2,10 @@
 
 package main
 
-import "errors"
+import "fmt"
 
-func promptPassphrase(string) ([]byte, error) {
-	return nil, errors.New("cannot ask on this system: set LEND_PASSPHRASE_FD or LEND_PASSPHRASE")
+func inherited(int) bool { return true }
+
+func promptPassphrase(_, variable string) ([]byte, error) {
+	return nil, fmt.Errorf("cannot ask on this system: set %[1]s_FD or %[1]s", variable)
 }

@@ -10,11 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// promptPassphrase asks on the terminal of this process, wherever its streams go.
-func promptPassphrase(prompt string) (pass []byte, err error) {
+// inherited tells whether fd was open when this program was started: what it opens
+// itself is closed on exec.
+func inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
+
+// promptPassphrase asks on the terminal of this process, wherever its streams go. Without
+// one it names the variable that is read instead.
+func promptPassphrase(prompt, variable string) (pass []byte, err error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return nil, errors.New("no terminal to ask on: set LEND_PASSPHRASE_FD or LEND_PASSPHRASE")
+		return nil, fmt.Errorf("no terminal to ask on: set %[1]s_FD or %[1]s", variable)
 	}
 	defer func() { _ = tty.Close() }() // nothing is buffered
 	fd := int(tty.Fd())

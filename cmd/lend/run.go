@@ -362,12 +362,8 @@ func (a *app) findLease(f runFlags) (lease.File, error) {
 		if f.leaseFD > math.MaxInt32 {
 			return lease.File{}, usagef("", "--lease-fd: no such file descriptor")
 		}
-		in := os.NewFile(uintptr(f.leaseFD), "lease")
-		if in == nil {
-			return lease.File{}, usagef("", "--lease-fd: no such file descriptor")
-		}
-		data, err := io.ReadAll(io.LimitReader(in, lease.MaxFile+1))
-		if err = errors.Join(err, in.Close()); err != nil {
+		data, err := readDescriptor(f.leaseFD, lease.MaxFile+1)
+		if err != nil {
 			return lease.File{}, usagef("", "--lease-fd: %w", err)
 		}
 		return parseLease(data)

@@ -17,12 +17,17 @@ import (
 // connections opens all accounts of this machine; who sits at the terminal, or a
 // variable, knows the passphrase.
 func (a *app) connections(p paths) (*connection.Root, error) {
-	return connection.OpenAsking(p.connections(), func(fresh bool) ([]byte, error) {
-		if fresh {
+	var root *connection.Root
+	root, err := connection.OpenAsking(p.connections(), func(fresh bool) ([]byte, error) {
+		if !fresh {
+			return a.passphrase()
+		}
+		if src, err := root.Sealed().Source(); err == nil && src.Kind == sealed.Passphrase {
 			return a.newPassphrase()
 		}
-		return a.passphrase()
+		return a.firstPassphrase()
 	})
+	return root, orHint(err, checkup.PrivateFix(p.connections()))
 }
 
 // secretHint is what to do next about secrets that cannot be had.
@@ -70,6 +75,9 @@ func keySource(s string) (sealed.Source, error) {
 		}
 		s = string(sealed.Age) + ":" + abs
 	}
+	if strings.HasPrefix(s, string(sealed.Passphrase)+":") {
+		return sealed.Source{}, usagef("passphrase alone, which is asked for", "a passphrase is never an argument, where others can see it: take another one")
+	}
 	src, err := sealed.ParseSource(s)
 	if err != nil {
 		return src, &usageError{err: err, hint: "keyfile, age:FILE, passphrase or keyring"}
@@ -80,7 +88,8 @@ func keySource(s string) (sealed.Source, error) {
 // chooseKeySource chooses the source that is named, or keyfile, if none was chosen
 // before, and seals what an earlier version stored as it was.
 func (a *app) chooseKeySource(p paths, named string) (sealed.Source, error) {
-	if named == "" {
+	chosen := named != ""
+	if !chosen {
 		named = string(sealed.KeyFile)
 	}
 	want, err := keySource(named)
@@ -95,12 +104,12 @@ func (a *app) chooseKeySource(p paths, named string) (sealed.Source, error) {
 	switch {
 	case errors.Is(err, sealed.ErrNoSource):
 		if err := root.Sealed().Create(want); err != nil {
-			return sealed.Source{}, err
+			return sealed.Source{}, orHint(err, "lend init --key-source age:FILE, or passphrase, or keyfile")
 		}
 		have = want
 	case err != nil:
-		return sealed.Source{}, err
-	case want != have && want.Kind != sealed.KeyFile:
+		return sealed.Source{}, orHint(err, checkup.KeyFix(root))
+	case want != have && chosen:
 		return sealed.Source{}, usagef("lend connector secret key set "+want.String(), "the key source is %s already", have)
 	}
 	n, err := root.SealPlain()
@@ -150,7 +159,7 @@ LEND_NEW_PASSPHRASE_FD or LEND_NEW_PASSPHRASE. It may be stopped at any moment.`
 		Example: `  lend connector secret key set passphrase
   lend connector secret key set age:/media/stick/identity.txt
   lend connector secret key set keyring --json`,
-		Args: cobra.ExactArgs(1),
+		Args: noSecret(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			src, err := keySource(args[0])
 			if err != nil {
@@ -195,7 +204,7 @@ func (a *app) withConnections(f func(*connection.Root) error) error {
 	}
 	root, err := a.connections(p)
 	if err != nil {
-		return orHint(err, "chmod 700 "+p.connections())
+		return err
 	}
 	return f(root)
 }

@@ -35,13 +35,13 @@ type app struct {
 	late        error           // of what cobra expects no error of
 	noted       map[string]bool // by noteOnce
 
-	passphrase, newPassphrase func() ([]byte, error) // asked for once
+	passphrase, firstPassphrase, newPassphrase func() ([]byte, error) // asked for once
 }
 
 func newApp(args []string, in io.Reader, out, err io.Writer) *app {
 	return &app{
 		args: args, in: in, out: out, err: err, stopSignals: func() {},
-		passphrase: sync.OnceValues(askOnce), newPassphrase: sync.OnceValues(askNew),
+		passphrase: sync.OnceValues(askOnce), firstPassphrase: sync.OnceValues(askFirst), newPassphrase: sync.OnceValues(askNew),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -95,6 +96,12 @@ func opens(s *sealed.Store, c *connection.Connection, secret string) error {
 	return err
 }
 
+// regular is false of a link to a file.
+func regular(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 func configFix(c *connection.Connection) string {
 	file := filepath.Join(filepath.Dir(c.Home()), "connection.json")
 	return "restore it from a copy, or: mv " + file + " " + file + ".damaged, then lend connector setting set"
@@ -107,6 +114,11 @@ func homeFix(err error, c *connection.Connection, of string) string {
 	return "look at " + filepath.Dir(c.Home()) + ", or lend connector login " + of
 }
 
+// PrivateFix says what makes a directory of ours private again, and what is in it.
+func PrivateFix(dir string) string {
+	return "chmod -R go= " + dir + ", or take away the link or file that it names"
+}
+
 // KeyFix says what brings back the key of secrets that are locked or unreadable.
 func KeyFix(root *connection.Root) string {
 	source, err := root.Sealed().Source()
@@ -115,11 +127,13 @@ func KeyFix(root *connection.Root) string {
 	switch {
 	case errors.Is(err, sealed.ErrNoSource):
 		return "lend init"
+	case errors.Is(err, connection.ErrUnsafe):
+		return PrivateFix(dir)
 	case err != nil:
 		return "restore " + dir + " from a copy" + lost
 	case source.Kind == sealed.KeyFile && errors.Is(root.Sealed().Check(), connection.ErrUnsafe):
 		return "chmod -R go= " + dir
-	case source.Kind == sealed.Age && errors.Is(root.Sealed().Check(), connection.ErrUnsafe):
+	case source.Kind == sealed.Age && regular(source.Identity) && errors.Is(root.Sealed().Check(), connection.ErrUnsafe):
 		return "chmod 600 " + source.Identity
 	case source.Kind == sealed.KeyFile:
 		return "restore the file key-….secret of " + dir + " from a copy" + lost

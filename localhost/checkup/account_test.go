@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lendcli/lend/localhost/connection"
@@ -65,6 +66,12 @@ func TestSecretsWithoutTheirKey(t *testing.T) {
 	require.NoError(t, os.Chmod(files[0], 0o644))
 	require.Equal(t, "chmod -R go= "+dir, w.rows()["route"][0].Fix)
 	require.NoError(t, os.Chmod(files[0], 0o600))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "key.json"), 0o644))
+	require.Equal(t, PrivateFix(dir), w.rows()["secrets-key"][0].Fix)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "key.json"), 0o600))
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.Equal(t, PrivateFix(w.places.Connections), w.rows()["secrets-key"][0].Fix)
+	require.NoError(t, os.Chmod(dir, 0o700))
 	require.NoError(t, os.WriteFile(files[0], []byte("lend-key 1\n"+strings.Repeat("ab", 32)+"\n"), 0o600))
 	for _, n := range []string{"route", "secrets-key"} {
 		row := w.rows()[n][0]
@@ -76,6 +83,31 @@ func TestSecretsWithoutTheirKey(t *testing.T) {
 	require.Equal(t, Fail, w.rows()["route"][0].Status)
 	require.Contains(t, w.rows()["secrets-key"][0].Fix, "restore "+dir+" from a copy")
 	require.Equal(t, KeyFix(root), w.rows()["secrets-key"][0].Fix)
+}
+
+// An age identity that is copied with the secrets is as weak as a key file.
+func TestAgeIdentityBesideTheSecrets(t *testing.T) {
+	t.Parallel()
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	w, root, _ := account(t, "keyfile", nil)
+	use := func(dir string) (string, Row) {
+		t.Helper()
+		file := filepath.Join(dir, "identity.txt")
+		require.NoError(t, os.WriteFile(file, []byte(identity.String()+"\n"), 0o600))
+		require.NoError(t, root.Sealed().Rewrap(sealed.Source{Kind: sealed.Age, Identity: file}))
+		return file, w.rows()["secrets-key"][0]
+	}
+	_, row := use(t.TempDir())
+	require.Equal(t, Pass, row.Status)
+	file, row := use(filepath.Dir(w.places.Connections))
+	require.Equal(t, Warn, row.Status)
+	require.Contains(t, row.Detail, "beside the secrets")
+	require.NoError(t, os.Chmod(file, 0o644))
+	require.Equal(t, "chmod 600 "+file, w.rows()["secrets-key"][0].Fix)
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.Mkdir(file, 0o700))
+	require.Contains(t, w.rows()["secrets-key"][0].Fix, "bring back "+file)
 }
 
 // A passphrase that was not given to this process tells nothing about the gateway's; one

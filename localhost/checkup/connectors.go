@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -50,6 +51,17 @@ const nothingInstalled = "no Connector is installed"
 func there(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.IsDir()
+}
+
+// within tells whether path, or where its directory leads, is below dir.
+func within(dir, path string) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	at, errAt := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil || errAt != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, at)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func failed(err error, fix string) Row {
@@ -104,7 +116,7 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	}
 	root, err := p.opened()
 	if err != nil {
-		return []Row{failed(err, "chmod 700 "+p.Connections)}
+		return []Row{failed(err, PrivateFix(p.Connections))}
 	}
 	if row, ok := unwanted(root, r); ok {
 		row.Subject = subject
@@ -112,7 +124,7 @@ func (p Places) release(ctx context.Context, i *inspect.Inspector, r inspect.Res
 	}
 	all, err := root.List(r.Connector)
 	if err != nil {
-		row := failed(err, "chmod -R go= "+p.Connections+", or take away the link or file that it names")
+		row := failed(err, PrivateFix(p.Connections))
 		row.Subject = subject
 		return []Row{row}
 	}
@@ -216,7 +228,7 @@ func (p Places) secretsKey(context.Context) Row {
 	}
 	root, err := p.opened()
 	if err != nil {
-		return failed(err, "chmod 700 "+p.Connections)
+		return failed(err, PrivateFix(p.Connections))
 	}
 	store := root.Sealed()
 	source, err := store.Source()
@@ -232,6 +244,11 @@ func (p Places) secretsKey(context.Context) Row {
 		return Row{Status: Warn, Detail: "the key comes from the passphrase, which is not given here", Fix: givePassphrase}
 	case err != nil:
 		return failed(err, KeyFix(root))
+	case source.Kind == sealed.Age && within(filepath.Dir(p.Connections), source.Identity):
+		return Row{
+			Status: Warn, Detail: "the age identity lies beside the secrets: who copies the directory has both",
+			Fix: "move it elsewhere, as to another disk, and: lend connector secret key set age:FILE",
+		}
 	case source.Weak():
 		return Row{
 			Status: Warn, Detail: "the key lies in a file beside the secrets: who copies the directory has both",
