@@ -23,6 +23,7 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 	}
 	dir, args, drop, err := h.directory(r)
 	if err != nil {
+		h.refused(r.Identity, err)
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	c, err := h.StartCLI(ctx, StartCLIRequest{

@@ -32,7 +32,7 @@ func (h *Host) workspace(label, place string, call argv.Call) (string, []string,
 	if sum := sha256.Sum256([]byte(path)); place != "" && place != hex.EncodeToString(sum[:]) {
 		return "", nil, fmt.Errorf("workspace %s is another directory now: %w", name.Quote(label), route.ErrIdentityMismatch)
 	}
-	root, err := h.openWorkspace(path)
+	root, err := openWorkspace(path, h.private())
 	if err != nil {
 		return "", nil, unavailable("open workspace "+name.Quote(label), err)
 	}
@@ -41,9 +41,22 @@ func (h *Host) workspace(label, place string, call argv.Call) (string, []string,
 	return root.Name(), args, err
 }
 
+// CheckWorkspace says why nothing would start in the workspace at path, an absolute
+// directory; nil if that could. Private are directories that it may not overlap.
+func CheckWorkspace(path string, private ...string) error {
+	root, err := openWorkspace(path, private)
+	if err != nil {
+		return err
+	}
+	return root.Close()
+}
+
+// private lists what no workspace may hold or lie in.
+func (h *Host) private() []string { return append([]string{h.cfg.Connections.Dir()}, h.cfg.Private...) }
+
 // openWorkspace resolves the links above a workspace; the workspace itself may not
 // be one, and must not hold, or lie in, what the host keeps to itself.
-func (h *Host) openWorkspace(path string) (*os.Root, error) {
+func openWorkspace(path string, private []string) (*os.Root, error) {
 	if !filepath.IsAbs(path) {
 		return nil, errors.New("path is not absolute")
 	}
@@ -53,17 +66,17 @@ func (h *Host) openWorkspace(path string) (*os.Root, error) {
 		return nil, err
 	}
 	if !isDirectory(path) {
-		return nil, errors.New("not a directory")
+		return nil, errors.New("it is a link, or not a directory")
 	}
-	for _, d := range append([]string{h.cfg.Connections.Dir()}, h.cfg.Private...) {
-		private, err := filepath.EvalSymlinks(d)
+	for _, d := range private {
+		own, err := filepath.EvalSymlinks(d)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if contains(dir, private) || contains(private, dir) {
+		if contains(dir, own) || contains(own, dir) {
 			return nil, errors.New("it overlaps a private directory of the host")
 		}
 	}

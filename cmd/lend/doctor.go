@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	gatewaycheckup "github.com/lendcli/lend/gateway/checkup"
+	"github.com/lendcli/lend/localhost"
 	"github.com/lendcli/lend/localhost/checkup"
 )
 
@@ -60,6 +61,9 @@ func (a *app) checks(p paths) []checkup.Check {
 		Revocations: p.revocations(), Lockdown: p.lockdown(), Issued: p.issued(), Socket: p.socket,
 		Directories: []string{p.config, p.state, p.ledger(), p.store(), p.connections(), filepath.Dir(p.socket)},
 		Version:     buildVersion().Version, Port: defaultPort, Contracts: a.installedContracts,
+		Workspace: func(path string) error {
+			return localhost.CheckWorkspace(path, p.connections(), p.config, p.state)
+		},
 	})
 	places := checkup.Places{Store: p.store(), Connections: p.connections(), Publishers: p.publishers()}
 	if passphraseGiven() { // nobody is asked for it

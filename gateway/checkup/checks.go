@@ -28,6 +28,7 @@ type Config struct {
 	Port                  int    // where a gateway listens unless told otherwise; 0: none
 	Now                   func() time.Time
 	Contracts             func() (policy.Contracts, error) // what is installed; required
+	Workspace             func(path string) error          // why nothing would start in it; required
 	MostLedger            int64                            // bytes that are verified; 0: MaxLedger
 }
 
@@ -52,7 +53,9 @@ func Checks(c Config) []look.Check {
 	return []look.Check{
 		look.One("identity-key", k.identity), look.One("owner-key", k.owner),
 		{Name: "directories", Run: k.directories},
-		look.One("policy", k.policy), look.One("gateway", k.gateway), look.One("policy-in-force", k.inForce),
+		look.One("policy", k.policy),
+		{Name: "workspaces", Run: k.workspaces},
+		look.One("gateway", k.gateway), look.One("policy-in-force", k.inForce),
 		look.One("ledger", k.ledger), look.One("checkpoint", k.checkpoint),
 		look.One("revocations", k.revocations), look.One("lockdown", k.lockdown),
 		look.One("leases", k.leases),

@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -112,6 +113,23 @@ func TestPolicy(t *testing.T) {
 		require.NoError(t, os.Chmod(m.Policy, 0o666))
 		m.want("policy", look.Fail, "others may write it", "chmod go-w")
 	}
+}
+
+func TestWorkspaces(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.write(passingTest)
+	m.want("workspaces", look.Skip, "names none", "")
+	m.write("policy: 1\nworkspaces: {site: {path: /srv/site}}\n")
+	m.want("workspaces", look.Pass, "1 of 1", "")
+	m.Workspace = func(path string) error { return fmt.Errorf("%s: %w", path, os.ErrNotExist) }
+	m.want("workspaces", look.Fail, "no command starts in it: /srv/site: ", `make the directory "/srv/site"`)
+	m.Workspace = func(string) error { return errors.New("it is a link") }
+	m.want("workspaces", look.Fail, "it is a link", "another directory")
+	require.NotContains(t, m.row("workspaces").Fix, "make")
+	require.Equal(t, "site", m.row("workspaces").Subject)
+	m.write("policy: 1\nrules: [}\n")
+	m.want("workspaces", look.Skip, "cannot be read", "lend policy check")
 }
 
 func TestGateway(t *testing.T) {

@@ -59,6 +59,7 @@ func newMachine(t *testing.T) *machine {
 		Revocations: in("revocations"), Lockdown: in("lockdown"), Issued: in("issued"), Socket: in("run/admin.sock"),
 		Directories: []string{dir, dir, in("ledger"), in("run")}, Version: "1.2.3",
 		Contracts: func() (policy.Contracts, error) { return noContracts{}, nil },
+		Workspace: func(string) error { return nil },
 	}}
 	m.Now = func() time.Time { return m.now }
 	require.NoError(t, os.MkdirAll(in("run"), 0o700))

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/lendcli/lend/gateway/ownerfile"
 	"github.com/lendcli/lend/gateway/policyfile"
 	look "github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/policy"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 const maxPolicyFile = 1 << 20
@@ -82,4 +84,31 @@ func (k *checks) inForce(ctx context.Context) look.Row {
 		return look.Row{Status: look.Warn, Detail: "the file has changed since it was taken up", Fix: "wait a second, then lend status"}
 	}
 	return look.Row{Status: look.Pass, Detail: "the file is what the gateway goes by"}
+}
+
+// workspaces looks whether commands could run in the directories that the policy names.
+func (k *checks) workspaces(context.Context) (rows []look.Row) {
+	p, err := k.loadPolicy()
+	if err != nil {
+		return []look.Row{{Status: look.Skip, Detail: "the policy cannot be read", Fix: "lend policy check"}}
+	}
+	all := p.Workspaces()
+	for _, w := range all {
+		err := k.Workspace(w.Path)
+		if err == nil {
+			continue
+		}
+		fix := "give it the path of another directory in the policy"
+		if errors.Is(err, fs.ErrNotExist) {
+			fix = "make the directory " + name.Quote(w.Path) + ", or " + fix
+		}
+		rows = append(rows, look.Row{Subject: w.Name.String(), Status: look.Fail, Detail: "no command starts in it: " + err.Error(), Fix: fix})
+	}
+	switch {
+	case len(all) == 0:
+		return []look.Row{{Status: look.Skip, Detail: "the policy names none"}}
+	case len(rows) == 0:
+		return []look.Row{{Status: look.Pass, Detail: fmt.Sprintf("%d of %d can be used", len(all), len(all))}}
+	}
+	return rows
 }
