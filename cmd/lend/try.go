@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 	"github.com/lendcli/lend/gateway"
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost"
+	"github.com/lendcli/lend/localhost/route"
 	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -118,7 +121,8 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		return err
 	}
 	defer func() { err = joinClose(err, s.close, func() error { return os.RemoveAll(dir) }) }()
-	if err := a.openTry(ctx, p, s, dir, grant); err != nil {
+	w, err := a.openTry(ctx, p, s, dir, grant)
+	if err != nil {
 		return err
 	}
 	chain, err := tryLease(p, holder, s.node.ID(), grant)
@@ -149,32 +153,55 @@ func (a *app) try(ctx context.Context, r tryRequest) (err error) {
 		lost.End = err
 		return lost
 	}
-	if isRefusal(err, protocol.CodeRouteUnavailable) || isRefusal(err, protocol.CodeNotStarted) {
-		return s.side.explained(ctx, err, grant.Connector, grant.Version)
+	for _, code := range []protocol.Code{protocol.CodeRouteUnavailable, protocol.CodeRouteAmbiguous, protocol.CodeNotStarted} {
+		if isRefusal(err, code) {
+			return s.side.explained(ctx, err, grant.Connector, grant.Version, w)
+		}
 	}
 	return err
 }
 
+// witness is the host of a try, and remembers why it started nothing: a peer is not told.
+type witness struct {
+	*localhost.Host
+	failed atomic.Pointer[failedStart] // the last one; nil: none did
+}
+
+type failedStart struct {
+	connection name.ConnectionID
+	err        error
+}
+
+// Start implements gateway.Runtime.
+func (w *witness) Start(ctx context.Context, r route.StartRequest) (route.Process, error) {
+	p, err := w.Host.Start(ctx, r)
+	if err != nil {
+		w.failed.Store(&failedStart{r.Identity.Connection, err})
+	}
+	return p, err
+}
+
 // openTry makes a gateway that nobody can reach, with a ledger that is thrown away.
-func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, g lease.Grant) error {
+func (a *app) openTry(ctx context.Context, p paths, s *serving, dir string, g lease.Grant) (*witness, error) {
 	var err error
 	if s.ledger, err = openLedger(filepath.Join(dir, "ledger")); err != nil {
-		return err
+		return nil, err
 	}
 	if s.side, err = a.openOwnersSide(p, s.loaded, zerolog.Nop()); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.side.host.ReconcileRelease(ctx, g.Connector, g.Version); err != nil {
-		return orHint(storeError(err), "lend doctor")
+		return nil, orHint(storeError(err), "lend doctor")
 	}
 	_, identity, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	w := &witness{Host: s.side.host}
 	s.node, err = gateway.New(gateway.Config{
-		Key: identity, Policy: s.loaded, Runtime: s.side.host, Ledger: s.ledger, Revocations: openRevocations(p),
+		Key: identity, Policy: s.loaded, Runtime: w, Ledger: s.ledger, Revocations: openRevocations(p),
 	})
-	return err
+	return w, err
 }
 
 // tryLease is what the owner would sign for the peer, for that gateway.

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
+	"github.com/lendcli/lend/localhost/home"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
+	"github.com/lendcli/lend/protocol"
 	"github.com/lendcli/lend/protocol/name"
 )
 
@@ -43,9 +46,11 @@ func lockedSecretsText(why error) string {
 	return fmt.Sprintf("no command that needs a secret starts: %v; next: %s", why, hint)
 }
 
-// explained adds to the refusal of a start what the owner has to do about the settings,
-// secrets and homes of the Connector, if something is wrong with one of them.
-func (o *ownersSide) explained(ctx context.Context, refused error, key name.ConnectorKey, version name.Version) error {
+// explained adds to the refusal of a start why it was refused, and what the owner has to
+// do: about the settings, secrets and homes of the connection that was to start, or of any
+// if none was, and about the workspace.
+func (o *ownersSide) explained(ctx context.Context, refused error, key name.ConnectorKey, version name.Version, w *witness) error {
+	failed := w.failed.Load()
 	r, err := o.store.Release(key, version)
 	if err != nil {
 		return refused
@@ -56,11 +61,33 @@ func (o *ownersSide) explained(ctx context.Context, refused error, key name.Conn
 	}
 	for _, c := range accounts {
 		var unready *checkup.UnreadyError
+		if failed != nil && c.ID() != failed.connection {
+			continue
+		}
 		if errors.As(checkup.Unready(ctx, o.root, c, r.Manifest), &unready) {
 			return &hinted{err: fmt.Errorf("%w: %w", refused, unready), hint: cmp.Or(secretHint(unready.Err), unready.Fix)}
 		}
 	}
-	return refused
+	switch {
+	case failed == nil && isRefusal(refused, protocol.CodeRouteAmbiguous):
+		return &hinted{err: refused, hint: "give the rule a connection: one of " + connectionNames(accounts)}
+	case failed == nil:
+		return &hinted{err: refused, hint: "lend policy check"}
+	case errors.Is(failed.err, home.ErrBusy):
+		return &hinted{err: fmt.Errorf("%w: %w", refused, failed.err), hint: "again, when the login has ended"}
+	case errors.Is(failed.err, route.ErrInvalid):
+		return &hinted{err: fmt.Errorf("%w: %w", refused, failed.err), hint: "another path: one that stays in the workspace"}
+	}
+	return &hinted{err: fmt.Errorf("%w: %w", refused, failed.err), hint: "lend doctor"}
+}
+
+// connectionNames lists what a rule may name.
+func connectionNames(accounts []*connection.Connection) string {
+	names := make([]string, 0, len(accounts))
+	for _, c := range accounts {
+		names = append(names, c.ID().String())
+	}
+	return strings.Join(names, ", ")
 }
 
 // unsetSecrets says which secrets of the routes their manifests declare, and nobody
