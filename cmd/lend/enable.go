@@ -115,7 +115,7 @@ func setConnectionDisabled(root *connection.Root, key name.ConnectorKey, id stri
 	if err != nil {
 		return err
 	}
-	return c.SetDisabled(disabled)
+	return orHint(c.SetDisabled(disabled), "lend doctor")
 }
 
 // showEnabled ends with what still keeps something from being lent.

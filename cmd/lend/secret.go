@@ -131,7 +131,7 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 		Example: `  lend connector secret set github token < token.txt
   lend connector secret set github token --env GH_TOKEN --file token.txt
   lend connector secret set github token --connection work < token.txt`,
-		Args: cobra.ExactArgs(2),
+		Args: noSecret(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			label, err := secretLabel(args[0], args[1])
 			if err != nil {
@@ -179,6 +179,16 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 	c.Flags().StringVar(&file, "file", "", "read the secret from this file")
 	c.Flags().StringVar(&variable, "env", "", "declare the secret yourself: the variable that carries it")
 	return c
+}
+
+// noSecret is n arguments, and none more, which would be a secret: it is not repeated.
+func noSecret(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef(c.CommandPath()+" --help", "unexpected argument (a secret is never an argument, where others can see it: take another one)")
+		}
+		return cobra.ExactArgs(n)(c, args)
+	}
 }
 
 // secretLabel reads the name of a secret.
@@ -402,15 +412,20 @@ func (a *app) login(cmd *cobra.Command, q route.Query) (err error) {
 		return err
 	}
 	defer func() { err = joinClose(err, side.close) }()
+	if _, err := side.store.Release(q.Connector, q.Version); err != nil {
+		return storeError(err)
+	}
 	if err := side.host.ReconcileRelease(cmd.Context(), q.Connector, q.Version); err != nil {
-		return err
+		return orHint(storeError(err), "lend doctor")
 	}
 	spec, err := side.host.LoginSpec(q)
-	if errors.Is(err, route.ErrInvalid) {
+	switch {
+	case errors.Is(err, route.ErrInvalid):
 		return hintf("lend connector secret set "+q.Connector.String()+" NAME", "the manifest of %s declares no login", q.Connector)
-	}
-	if err != nil {
-		return err
+	case errors.Is(err, route.ErrNotFound):
+		return hintf("lend connector show "+q.Connector.String()+", and lend connector enable", "%s %s is not lent for the connection %s", q.Connector, q.Version, q.Connection)
+	case err != nil:
+		return orHint(err, "lend doctor")
 	}
 	exit, err := side.transport.Interactive(cmd.Context(), spec)
 	switch {

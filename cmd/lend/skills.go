@@ -36,7 +36,7 @@ of them is run, and what could act on a terminal is escaped.`,
 				}
 				l, err := s.Launch(r)
 				if err != nil {
-					return err
+					return orHint(storeError(err), "lend connector verify "+r.Manifest.Key.String())
 				}
 				skills, err := l.Skills()
 				if err = joinClose(err, l.Close); err != nil {
