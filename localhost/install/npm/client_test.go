@@ -164,6 +164,7 @@ func TestToolRunsNpmShutOff(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "project"), r.ran.Dir)
 	for _, flag := range []string{
 		"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-bin-links", "--omit=dev", "--cache=/c", "--cafile=/ca.pem",
+		"--allow-git=none", "--allow-file=none", "--allow-directory=none",
 		"--registry=https://registry.example/", "--userconfig=" + filepath.Join(dir, "user.npmrc"), "--globalconfig=" + filepath.Join(dir, "global.npmrc"),
 	} {
 		require.Contains(t, r.ran.Args, flag)

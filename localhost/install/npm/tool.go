@@ -122,6 +122,9 @@ func (t Tool) run(ctx context.Context, dir string, files map[string][]byte, args
 func (t Tool) flags(dir string) []string {
 	f := []string{
 		"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--no-color",
+		// What a package names outside of registries is refused before it is looked at. But for
+		// an address: with that, npm could not read the shrinkwrap of a package, either.
+		"--allow-git=none", "--allow-file=none", "--allow-directory=none",
 		"--loglevel=error", "--logs-max=0", "--install-strategy=hoisted", "--engine-strict=false",
 		"--userconfig=" + filepath.Join(dir, "user.npmrc"), "--globalconfig=" + filepath.Join(dir, "global.npmrc"),
 		"--prefix=" + filepath.Join(dir, "project"), "--cache=" + t.Cache, "--registry=" + t.Registry.Base,
