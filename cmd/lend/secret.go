@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/route"
@@ -160,6 +162,9 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 					return &hinted{err: err, hint: fmt.Sprintf("lend connector secret set %s %s --env VARIABLE < FILE", args[0], label)}
 				case errors.Is(err, connection.ErrReserved), errors.Is(err, connection.ErrConflict):
 					return &hinted{err: err, hint: "another --env; taken are those of lend connector secret list " + args[0] + " and setting list " + args[0]}
+				case errors.Is(err, connection.ErrUnsafe), errors.Is(err, fs.ErrPermission):
+					p, _ := a.paths() // which were found before
+					return &hinted{err: err, hint: checkup.PrivateFix(p.connections())}
 				case errors.Is(err, sealed.ErrCorrupt):
 					return &hinted{err: err, hint: "lend connector secret key"}
 				case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,11 @@ func opens(s *sealed.Store, c *connection.Connection, secret string) error {
 	return err
 }
 
+// notOurs tells whether modes or owners are what keeps a file from being used.
+func notOurs(err error) bool {
+	return errors.Is(err, connection.ErrUnsafe) || errors.Is(err, fs.ErrPermission)
+}
+
 // regular is false of a link to a file.
 func regular(path string) bool {
 	info, err := os.Lstat(path)
@@ -116,7 +122,7 @@ func homeFix(err error, c *connection.Connection, of string) string {
 
 // PrivateFix says what makes a directory of ours private again, and what is in it.
 func PrivateFix(dir string) string {
-	return "chmod -R go= " + dir + ", or take away the link or file that it names"
+	return "chmod -R u+rwX,go= " + dir + ", or take away the link or file that it names"
 }
 
 // KeyFix says what brings back the key of secrets that are locked or unreadable.
@@ -127,13 +133,13 @@ func KeyFix(root *connection.Root) string {
 	switch {
 	case errors.Is(err, sealed.ErrNoSource):
 		return "lend init"
-	case errors.Is(err, connection.ErrUnsafe):
+	case notOurs(err):
 		return PrivateFix(dir)
 	case err != nil:
 		return "restore " + dir + " from a copy" + lost
-	case source.Kind == sealed.KeyFile && errors.Is(root.Sealed().Check(), connection.ErrUnsafe):
-		return "chmod -R go= " + dir
-	case source.Kind == sealed.Age && regular(source.Identity) && errors.Is(root.Sealed().Check(), connection.ErrUnsafe):
+	case source.Kind == sealed.KeyFile && notOurs(root.Sealed().Check()):
+		return PrivateFix(dir)
+	case source.Kind == sealed.Age && regular(source.Identity) && notOurs(root.Sealed().Check()):
 		return "chmod 600 " + source.Identity
 	case source.Kind == sealed.KeyFile:
 		return "restore the file key-….secret of " + dir + " from a copy" + lost
