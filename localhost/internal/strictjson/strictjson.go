@@ -189,20 +189,20 @@ func shape(t reflect.Type) reflect.Type {
 
 // wanted names a type in the words of JSON.
 func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
+	switch k := t.Kind(); {
+	case k == reflect.Bool:
 		return "true or false"
-	case reflect.String:
+	case k == reflect.String:
 		return "a string"
-	case reflect.Slice, reflect.Array:
+	case k == reflect.Slice || k == reflect.Array:
 		return "an array"
-	case reflect.Struct, reflect.Map:
+	case k == reflect.Struct || k == reflect.Map:
 		return "an object"
-	}
-	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
+	case k >= reflect.Int && k <= reflect.Uint64:
 		return "a whole number in its range"
+	default:
+		return "a number"
 	}
-	return "a number"
 }
 
 func article(of string) string {
