@@ -154,6 +154,75 @@ func TestShimRefuses(t *testing.T) {
 	require.Contains(t, errs, "ARGUMENT_REJECTED")
 }
 
+// A broker that dies or hangs up before it has read the whole call has started nothing:
+// that is no unknown outcome. The kernel closes the files of a process that is killed one
+// by one, so that a socket may be there a moment longer than who listens on it.
+func TestShimKnowsWhatWasNotRead(t *testing.T) {
+	shim := shimOf(t)
+	const all = -1
+	none, looks := "no broker is running here\nlend: hint: lend broker\n", "before it had read the call: nothing ran\nlend: hint: lend broker status\n"
+	for name, c := range map[string]struct {
+		accepts bool
+		reads   int  // how many bytes
+		stays   bool // somebody listens there afterwards
+		want    int
+		says    string
+	}{
+		"not-accepted":      {false, 0, false, 125, none},
+		"nothing-read":      {true, 0, false, 125, none},
+		"header-read":       {true, wire.HeaderSize, false, 125, none},
+		"part-read":         {true, wire.HeaderSize + 3, false, 125, none},
+		"somebody-there":    {true, wire.HeaderSize, true, 125, looks},
+		"all-read":          {true, all, false, 255, "outcome is unknown"},
+		"all-read-and-stay": {true, all, true, 255, "outcome is unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "s") //nolint:usetesting // t.TempDir is too long for a socket
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			path := filepath.Join(dir, "b")
+			listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			require.NoError(t, err)
+			require.NoError(t, unix.Bind(listener, &unix.SockaddrUnix{Name: path}))
+			require.NoError(t, os.Chmod(path, 0o600))
+			require.NoError(t, unix.Listen(listener, 8))
+			ended := make(chan struct{})
+			var got int
+			var errs string
+			go func() {
+				defer close(ended)
+				got, errs = run(shim, "handle:"+path, "issue", "list")
+			}()
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, -1)
+			require.NoError(t, err)
+			if c.accepts {
+				fd, _, err := unix.Accept(listener)
+				require.NoError(t, err)
+				caller := os.NewFile(uintptr(fd), "caller")
+				head := make([]byte, wire.HeaderSize)
+				if c.reads == all {
+					_, err = io.ReadFull(caller, head)
+					require.NoError(t, err)
+					_, c.reads, err = wire.ParseHeader(head)
+					require.NoError(t, err)
+				}
+				_, err = io.ReadFull(caller, make([]byte, c.reads))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, unix.Close(listener)) }()
+				if !c.stays {
+					require.NoError(t, os.Remove(path))
+				}
+				require.NoError(t, caller.Close())
+			} else {
+				require.NoError(t, unix.Close(listener))
+			}
+			<-ended
+			require.Equal(t, c.want, got, errs)
+			require.Contains(t, errs, c.says)
+		})
+	}
+}
+
 // A broker of another user is spoken to by nobody, even behind a socket of ours.
 func TestShimRefusesAnothersBroker(t *testing.T) {
 	if os.Getuid() != 0 {

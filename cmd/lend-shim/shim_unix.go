@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -49,20 +51,39 @@ func shim(as string, args []string) int {
 			signal.Notify(signals, s)
 		}
 	}
-	if err := sendFirst(fd, wire.Header(wire.KindCall, len(payload))); err != nil {
-		say("the broker takes no call: "+err.Error(), sayBroker)
-		return exitUsage
+	if sendFirst(fd, wire.Header(wire.KindCall, len(payload))) != nil || sendAll(fd, payload) != nil {
+		return untaken(path) // it starts nothing before it has the whole call
 	}
-	if err := sendAll(fd, payload); err != nil {
-		return lost()
-	}
-	go pass(fd, signals)
+	var cancelled atomic.Bool
+	go pass(fd, signals, &cancelled)
 	exit, err := receive(fd)
-	if err != nil {
+	switch {
+	case unread(err) && !cancelled.Load():
+		return untaken(path)
+	case err != nil:
 		return lost()
 	}
 	say(exit.Message, exit.Hint)
 	return exit.Returns()
+}
+
+// unread tells whether the other end was closed before all that was sent to it was read,
+// or before it was accepted. Linux alone says so; elsewhere, nobody knows.
+func unread(err error) bool {
+	return runtime.GOOS == "linux" && err == unix.ECONNRESET //nolint:errorlint // a system call's own
+}
+
+// untaken is the end of a call that no broker has read: nothing ran. The one that was
+// connected to may have died in that moment, its socket a little after its other files.
+func untaken(path string) int {
+	fd, problem := connect(path)
+	if problem != "" {
+		say(problem, sayBroker)
+		return exitUsage
+	}
+	_ = unix.Close(fd)
+	say("the broker hung up before it had read the call: nothing ran", "lend broker status")
+	return exitUsage
 }
 
 func lost() int {
@@ -71,9 +92,10 @@ func lost() int {
 }
 
 // pass makes each signal a cancel; the third leaves.
-func pass(fd int, signals <-chan os.Signal) {
+func pass(fd int, signals <-chan os.Signal, cancelled *atomic.Bool) {
 	for n := 1; ; n++ {
 		<-signals
+		cancelled.Store(true) // before it is sent: it may be all that is never read
 		if n > 2 {
 			say("left before the end; the outcome is unknown", "")
 			os.Exit(wire.StatusUnknown)
