@@ -373,7 +373,7 @@ func (o *ownConnectors) Run(ctx context.Context, e protocol.CatalogEntry, args [
 		return err
 	}
 	child := newApp(nil, nil, s.Stdout, s.Stderr)
-	child.dir = o.app.dir
+	child.dir, child.passphrase = o.app.dir, o.app.passphrase // a descriptor is read once
 	return child.try(ctx, tryRequest{
 		peer: self.String(), version: e.Version.String(), stdin: s.Stdin,
 		args: append([]string{e.Connector.String(), e.Command.String()}, args...),

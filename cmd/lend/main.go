@@ -18,7 +18,10 @@ import (
 
 func main() {
 	process.Main() // does not return in a supervisor
-	os.Exit(run(context.Background(), newApp(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)))
+	given := takeDescriptors()
+	a := newApp(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	a.give(given)
+	os.Exit(run(context.Background(), a))
 }
 
 // run executes one command line and returns its exit status: 0, 1 (failed), 2

@@ -14,8 +14,8 @@ import (
 const maxPassphrase = 4096
 
 // askOnce gets the passphrase that is in use: never from an argument.
-func askOnce() ([]byte, error) {
-	pass, err := givenPassphrase("LEND_PASSPHRASE")
+func (d *descriptors) askOnce() ([]byte, error) {
+	pass, err := d.passphrase("LEND_PASSPHRASE")
 	if pass != nil || err != nil {
 		return pass, err
 	}
@@ -23,20 +23,20 @@ func askOnce() ([]byte, error) {
 }
 
 // askFirst gets one where none was in use before.
-func askFirst() ([]byte, error) {
+func (d *descriptors) askFirst() ([]byte, error) {
 	for _, variable := range []string{"LEND_NEW_PASSPHRASE", "LEND_PASSPHRASE"} {
-		pass, err := givenPassphrase(variable)
+		pass, err := d.passphrase(variable)
 		if pass != nil || err != nil {
 			return pass, err
 		}
 	}
-	return askNew()
+	return d.askNew()
 }
 
 // askNew gets one that is not in use yet. The one in use is never taken for it.
-func askNew() ([]byte, error) {
+func (d *descriptors) askNew() ([]byte, error) {
 	const variable = "LEND_NEW_PASSPHRASE"
-	pass, err := givenPassphrase(variable)
+	pass, err := d.passphrase(variable)
 	if pass != nil || err != nil {
 		return pass, err
 	}
@@ -54,15 +54,15 @@ func askNew() ([]byte, error) {
 	return pass, nil
 }
 
-// givenPassphrase reads the descriptor that VARIABLE_FD names, or VARIABLE; nil
-// means that neither is set.
-func givenPassphrase(variable string) ([]byte, error) {
+// passphrase reads the descriptor that VARIABLE_FD names, or VARIABLE; nil means that
+// neither is set.
+func (d *descriptors) passphrase(variable string) ([]byte, error) {
 	if text, ok := os.LookupEnv(variable + "_FD"); ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return nil, fmt.Errorf("%s_FD is not the number of a descriptor", variable)
 		}
-		pass, err := readDescriptor(int(n), maxPassphrase)
+		pass, err := d.read(int(n), maxPassphrase)
 		if err != nil {
 			return nil, fmt.Errorf("%s_FD: %w", variable, err)
 		}
@@ -72,21 +72,6 @@ func givenPassphrase(variable string) ([]byte, error) {
 		return trimLine([]byte(text)), nil
 	}
 	return nil, nil
-}
-
-// readDescriptor reads at most limit bytes of a descriptor that this program was started
-// with, and closes it. Any other is left alone: a number that was not given may be that of
-// a file of its own, such as the record of what was lent.
-func readDescriptor(fd int, limit int64) (data []byte, err error) {
-	if fd == 1 || fd == 2 || !inherited(fd) {
-		return nil, fmt.Errorf("descriptor %d was not given; next: %d< FILE", fd, max(fd, 3))
-	}
-	f := os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))
-	if f == nil {
-		return nil, os.ErrInvalid
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // trimLine takes one line end off; the result is not nil.

@@ -10,13 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inherited tells whether fd was open when this program was started: what it opens
-// itself is closed on exec.
-func inherited(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
-}
-
 // promptPassphrase asks on the terminal of this process, wherever its streams go. Without
 // one it names the variable that is read instead.
 func promptPassphrase(prompt, variable string) (pass []byte, err error) {

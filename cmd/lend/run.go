@@ -362,7 +362,7 @@ func (a *app) findLease(f runFlags) (lease.File, error) {
 		if f.leaseFD > math.MaxInt32 {
 			return lease.File{}, usagef("", "--lease-fd: no such file descriptor")
 		}
-		data, err := readDescriptor(f.leaseFD, lease.MaxFile+1)
+		data, err := a.given.read(f.leaseFD, lease.MaxFile+1)
 		if err != nil {
 			return lease.File{}, usagef("", "--lease-fd: %w", err)
 		}

@@ -35,14 +35,20 @@ type app struct {
 	late        error           // of what cobra expects no error of
 	noted       map[string]bool // by noteOnce
 
+	given                                      *descriptors
 	passphrase, firstPassphrase, newPassphrase func() ([]byte, error) // asked for once
 }
 
 func newApp(args []string, in io.Reader, out, err io.Writer) *app {
-	return &app{
-		args: args, in: in, out: out, err: err, stopSignals: func() {},
-		passphrase: sync.OnceValues(askOnce), firstPassphrase: sync.OnceValues(askFirst), newPassphrase: sync.OnceValues(askNew),
-	}
+	a := &app{args: args, in: in, out: out, err: err, stopSignals: func() {}}
+	a.give(nil)
+	return a
+}
+
+// give has the app read the descriptors that the program was started with.
+func (a *app) give(d *descriptors) {
+	a.given = d
+	a.passphrase, a.firstPassphrase, a.newPassphrase = sync.OnceValues(d.askOnce), sync.OnceValues(d.askFirst), sync.OnceValues(d.askNew)
 }
 
 // statusError ends the program with a code and no further words.
