@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,6 +149,47 @@ func TestAmbiguousThoughOneHasNoRoute(t *testing.T) {
 	q.Connection = name.ConnectionID{}
 	_, err = r.Resolve(q)
 	require.NoError(t, err, "it is the only one again")
+}
+
+// Stale/ambiguous identity: a rule that names no connection is not answered as long as
+// nobody can tell whether there is a second one; what has a route stays.
+func TestAmbiguousWhereConnectionsCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("modes are of unix")
+	}
+	r := newRig(t, release(t, "github", "1.0.0", "a"))
+	r.reconciled(t)
+	q := route.Query{Connector: connectorKey(t, "github"), Version: version(t, "1.0.0")}
+	own := filepath.Dir(filepath.Dir(r.account(t, "github", "second").Home()))
+	second := filepath.Join(own, "second")
+	named := q
+	named.Connection = connectionID(t, connection.Default)
+	refused := func() error {
+		_, err := r.Reconcile(t.Context())
+		require.ErrorIs(t, err, connection.ErrUnsafe)
+		require.Len(t, r.current(), 1, "what has a route keeps it")
+		_, err = r.Resolve(named)
+		require.NoError(t, err, "which is meant is said")
+		_, err = r.Resolve(q)
+		require.ErrorIs(t, err, route.ErrAmbiguous)
+		return err
+	}
+	require.NoError(t, os.Chmod(second, 0o755))
+	require.NotErrorIs(t, refused(), connection.ErrUnsafe, "there are two, whatever the second is")
+	require.NoError(t, os.Chmod(own, 0o755))
+	err := refused()
+	require.ErrorIs(t, err, connection.ErrUnsafe)
+	require.ErrorContains(t, err, "the connections of github cannot be counted")
+	require.NoError(t, os.Chmod(own, 0o700))
+	_, err = r.Resolve(q)
+	require.ErrorIs(t, err, route.ErrAmbiguous, "there are two, and one cannot be read")
+	require.NoError(t, r.root.Remove(q.Connector, connectionID(t, "second")))
+	_, err = r.Resolve(q)
+	require.NoError(t, err, "it is the only one again")
+	r.reconciled(t)
+	_, err = r.Resolve(q)
+	require.NoError(t, err)
 }
 
 // Reconcile receipt: the bounded summary belongs to the committed generation, and is

@@ -66,7 +66,7 @@ type Host struct {
 	mu       sync.Mutex
 	live     map[route.Query]*launcher              // of the current routes, by place; guarded by mu
 	receipts []Receipt                              // newest last; guarded by mu
-	several  map[name.ConnectorKey]bool             // has more than one connection, with routes or not; guarded by mu
+	several  map[name.ConnectorKey]bool             // whether it has more than one connection, with routes or not; missing if not known; guarded by mu
 	left     map[name.ConnectorKey][]route.Identity // retired, but not closed; guarded by mu
 }
 
@@ -101,15 +101,24 @@ func New(cfg Config) (*Host, error) {
 // Resolve returns the one current route that matches q, or route.ErrNotFound or
 // route.ErrAmbiguous. A query that names no connection is ambiguous as long as the
 // Connector has several connections, whether they have routes or not: one that is
-// disabled, or cannot be read, never hands what it was asked to another account.
+// disabled, or cannot be read, never hands what it was asked to another account. It is
+// also ambiguous where nobody can tell how many there are.
 func (h *Host) Resolve(q route.Query) (route.Descriptor, error) {
 	d, err := h.routes.Resolve(q)
 	if err != nil || !q.Connection.IsZero() {
 		return d, err
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.several[q.Connector] {
+	several, known := h.several[q.Connector]
+	h.mu.Unlock()
+	if !known {
+		all, err := h.cfg.Connections.Names(q.Connector)
+		if err != nil {
+			return route.Descriptor{}, fmt.Errorf("the connections of %s cannot be counted: %w: %w", q.Connector, route.ErrAmbiguous, err)
+		}
+		several = len(all) > 1
+	}
+	if several {
 		return route.Descriptor{}, route.ErrAmbiguous
 	}
 	return d, nil

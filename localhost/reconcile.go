@@ -161,12 +161,15 @@ func (h *Host) reconcile(ctx context.Context, key name.ConnectorKey, of found) [
 	}
 	of = of.wantedOf(want)
 	accounts, err := h.accounts(key, of)
+	h.mu.Lock()
+	h.several[key] = len(accounts) > 1
+	if err != nil {
+		delete(h.several, key) // what has a route stays, and nobody knows beside what
+	}
+	h.mu.Unlock()
 	if err != nil {
 		return append(receipts, h.failed(route.Identity{Connector: key}, err))
 	}
-	h.mu.Lock()
-	h.several[key] = len(accounts) > 1
-	h.mu.Unlock()
 	wanted := h.spared(of, want, accounts)
 	receipts = append(receipts, h.damaged(of)...)
 	for _, r := range of.releases {
