@@ -50,6 +50,9 @@ func joinClose(err error, closers ...func() error) error {
 	return err
 }
 
+// hintInstalled names the Connectors and versions that there are.
+const hintInstalled = "lend connector list"
+
 // storeError adds the next command to what the store refuses.
 func storeError(err error) error {
 	var damage *install.Damage
@@ -121,7 +124,7 @@ func releaseShown(r install.Release) shownRelease {
 func (a *app) release(s *install.Store, key, version string) (install.Release, error) {
 	k, err := name.ParseConnectorKey(key)
 	if err != nil {
-		return install.Release{}, &usageError{err: err}
+		return install.Release{}, &usageError{err: err, hint: hintInstalled}
 	}
 	v, err := a.chooseVersion(k, version)
 	if err != nil {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/protocol/name"
 )
 
 func (a *app) settingHomeCommand() *cobra.Command {
@@ -33,12 +37,16 @@ start, gateway or not.`,
 						return usagef("copied or shared", "%q is not a way to use a home", args[1])
 					}
 					if err := c.SetSharedHome(args[1] == "shared"); err != nil {
-						return err
+						return orHint(err, damagedOr(c, "lend doctor"))
+					}
+					var unready *checkup.UnreadyError
+					if err := checkup.Uncopied(cmd.Context(), c); errors.As(err, &unready) {
+						a.note("lend: no command starts: %s; next: %s", name.Show(err.Error()), unready.Fix)
 					}
 				}
 				cfg, err := c.Config()
 				if err != nil {
-					return err
+					return orHint(err, damagedOr(c, "lend doctor"))
 				}
 				how := "copied"
 				if cfg.SharedHome {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lendcli/lend/gateway/admin"
 	"github.com/lendcli/lend/localhost"
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/intent"
 	"github.com/lendcli/lend/localhost/sealed"
@@ -121,8 +122,10 @@ func (a *app) failedHint(key name.ConnectorKey) string {
 		}
 		all, err := root.List(key)
 		for _, c := range all {
-			_, bad := c.Config()
-			err = errors.Join(err, bad, root.Sealed().Reachable(sealed.Place{Connector: key, Connection: c.ID()}))
+			if _, bad := c.Config(); bad != nil {
+				return checkup.ConfigFix(c, bad)
+			}
+			err = errors.Join(err, root.Sealed().Reachable(sealed.Place{Connector: key, Connection: c.ID()}))
 		}
 		if err != nil {
 			return "lend doctor"

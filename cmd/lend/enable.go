@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lendcli/lend/localhost/checkup"
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/intent"
@@ -54,7 +55,7 @@ it is enabled by its name.`,
 func (a *app) setDisabled(ctx context.Context, key, id string, disabled bool) error {
 	k, err := name.ParseConnectorKey(key)
 	if err != nil {
-		return &usageError{err: err}
+		return &usageError{err: err, hint: hintInstalled}
 	}
 	return a.withStore("", func(s *install.Store) error {
 		versions, err := s.Versions(k)
@@ -109,13 +110,17 @@ func (a *app) setRunning(ctx context.Context, key name.ConnectorKey, id string, 
 func setConnectionDisabled(root *connection.Root, key name.ConnectorKey, id string, disabled bool) error {
 	cid, err := name.ParseConnectionID(id)
 	if err != nil {
-		return &usageError{err: err}
+		return &usageError{err: err, hint: "--connection " + connection.Default}
+	}
+	all := ""
+	if disabled {
+		all = "lend connector disable " + key.String() + ", which needs nothing of the connection; or "
 	}
 	c, _, err := openConnection(root, key, cid, existing)
 	if err != nil {
-		return err
+		return orHint(err, all+checkup.PrivateFix(root.Dir()))
 	}
-	return orHint(c.SetDisabled(disabled), "lend doctor")
+	return orHint(c.SetDisabled(disabled), all+damagedOr(c, "lend doctor"))
 }
 
 // showEnabled ends with what still keeps something from being lent.
@@ -164,12 +169,12 @@ func stillDisabled(root *connection.Root, key name.ConnectorKey, id string, now 
 	}
 	all, err := root.List(key)
 	if err != nil {
-		return nil, err
+		return nil, orHint(err, checkup.PrivateFix(root.Dir()))
 	}
 	for _, c := range all {
 		cfg, err := c.Config()
 		if err != nil {
-			return nil, err
+			return nil, orHint(err, damagedOr(c, "lend doctor"))
 		}
 		if cfg.Disabled && id == "" {
 			still = append(still, fmt.Sprintf("connection %s is disabled; next: lend connector enable %s", c.ID(), enableArguments(key, c.ID().String())))
@@ -258,11 +263,11 @@ it is lent, and the next remove, add or serve ends it.`,
 			q := uninstall.Request{Purge: purge}
 			var err error
 			if q.Connector, err = name.ParseConnectorKey(args[0]); err != nil {
-				return &usageError{err: err}
+				return &usageError{err: err, hint: hintInstalled}
 			}
 			if version != "" {
 				if q.Version, err = name.ParseVersion(version); err != nil {
-					return &usageError{err: err}
+					return &usageError{err: err, hint: hintInstalled}
 				}
 			}
 			return a.withUninstall(func(c uninstall.Config) error {

@@ -63,7 +63,7 @@ func (a *app) onConnection(ctx context.Context, key, id string, use useOf, f fun
 		}
 		c, made, err := openConnection(root, r.Manifest.Key, cid, use)
 		if err != nil {
-			return orHint(err, "lend doctor")
+			return orHint(err, checkup.PrivateFix(p.connections()))
 		}
 		switch err := f(c, r); {
 		case err != nil && made:
@@ -101,6 +101,14 @@ func openConnection(root *connection.Root, key name.ConnectorKey, id name.Connec
 		names = append(names, "--connection "+c.ID().String())
 	}
 	return nil, false, usagef(strings.Join(names, ", "), "%s has no connection %s", key, id)
+}
+
+// damagedOr is what mends the settings of a connection that cannot be read, else hint.
+func damagedOr(c *connection.Connection, hint string) string {
+	if _, err := c.Config(); err != nil {
+		return checkup.ConfigFix(c, err)
+	}
+	return hint
 }
 
 func connectionFlag(c *cobra.Command, id *string) {
@@ -168,7 +176,7 @@ As soon as there are two, each rule of the policy must name the one it means.`,
 				case errors.Is(err, sealed.ErrCorrupt):
 					return &hinted{err: err, hint: "lend connector secret key"}
 				case err != nil:
-					return orHint(err, again)
+					return orHint(err, damagedOr(c, again))
 				}
 				return nil
 			}
@@ -235,7 +243,7 @@ func (a *app) secretListCommand() *cobra.Command {
 			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, r install.Release) error {
 				all, err := c.Secrets(connection.DeclaredBy(r.Manifest))
 				if err != nil {
-					return orHint(err, "lend doctor")
+					return orHint(err, damagedOr(c, "lend doctor"))
 				}
 				type row struct {
 					Name     string `json:"name"`
@@ -283,7 +291,7 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 			}
 			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, _ install.Release) error {
 				if err := c.DeleteSecret(label); err != nil {
-					return orHint(err, "lend connector secret list "+args[0])
+					return orHint(err, damagedOr(c, "lend connector secret list "+args[0]))
 				}
 				return a.show(struct {
 					SchemaVersion int    `json:"schemaVersion"`
@@ -313,7 +321,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := func(c *connection.Connection, r install.Release) error {
-				return orHint(c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]), "another NAME or VALUE; lend connector show "+args[0]+" has the names that it declares")
+				return orHint(c.SetSetting(connection.DeclaredBy(r.Manifest), args[1], args[2]), damagedOr(c, "another NAME or VALUE; lend connector show "+args[0]+" has the names that it declares"))
 			}
 			return a.changeConnection(cmd.Context(), args[0], id, set, a.showSettings)
 		},
@@ -326,7 +334,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withConnection(cmd.Context(), args[0], id, func(c *connection.Connection, r install.Release) error {
 				if err := c.UnsetSetting(connection.DeclaredBy(r.Manifest), args[1]); err != nil {
-					return orHint(err, "lend connector setting list "+args[0])
+					return orHint(err, damagedOr(c, "lend connector setting list "+args[0]))
 				}
 				return a.showSettings(c)
 			})
@@ -354,7 +362,7 @@ a loader or an interpreter run something else are refused. Not for secrets.`,
 func (a *app) showSettings(c *connection.Connection) error {
 	cfg, err := c.Config()
 	if err != nil {
-		return orHint(err, "lend doctor")
+		return orHint(err, damagedOr(c, "lend doctor"))
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = map[string]string{}
@@ -383,7 +391,10 @@ func (a *app) connectorLoginCommand() *cobra.Command {
 		Long: `Run the login that the manifest declares on this terminal, in the private home
 of the connection. What it stores there, and only there, is what lent commands
 get a copy of (see lend connector setting home); while it runs, none starts. It
-runs on this machine only; no peer can reach it.`,
+runs on this machine only; no peer can reach it. If what it left cannot be
+copied, such as a link that leads out of the home, that is a failure: it stays
+as it is, and no command starts.
+Exit status 1: the login failed, or no command could start with what it left.`,
 		Example: "  lend connector login github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -399,7 +410,13 @@ runs on this machine only; no peer can reach it.`,
 				err = a.login(cmd, route.Query{Connector: c.Connector(), Version: v, Connection: c.ID()})
 				return joinClose(err, held.Close)
 			}
-			return a.changeConnection(cmd.Context(), args[0], id, login, func(*connection.Connection) error { return nil })
+			return a.changeConnection(cmd.Context(), args[0], id, login, func(c *connection.Connection) error {
+				var unready *checkup.UnreadyError
+				if err := checkup.Uncopied(cmd.Context(), c); errors.As(err, &unready) {
+					return hintf(unready.Fix, "the login has ended, but no command starts with what it left: %w", err)
+				}
+				return nil
+			})
 		},
 	}
 	connectionFlag(c, &id)

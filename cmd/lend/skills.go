@@ -40,7 +40,7 @@ of them is run, and what could act on a terminal is escaped.`,
 				}
 				skills, err := l.Skills()
 				if err = joinClose(err, l.Close); err != nil {
-					return err
+					return orHint(err, "lend connector verify "+r.Manifest.Key.String())
 				}
 				if len(args) == 2 {
 					return a.showSkill(skills, args[0], args[1])

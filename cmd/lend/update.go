@@ -61,11 +61,11 @@ version beside the others and retires none.`,
 
 func replacement(args []string, version, archive string) (u install.Replacement, err error) {
 	if u.Key, err = name.ParseConnectorKey(args[0]); err != nil {
-		return u, &usageError{err: err}
+		return u, &usageError{err: err, hint: hintInstalled}
 	}
 	if version != "" {
 		if u.From, err = name.ParseVersion(version); err != nil {
-			return u, &usageError{err: err}
+			return u, &usageError{err: err, hint: hintInstalled}
 		}
 	}
 	if u.Path, err = filepath.Abs(args[1]); err != nil {

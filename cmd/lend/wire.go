@@ -130,7 +130,7 @@ func (a *app) chooseVersion(key name.ConnectorKey, s string) (name.Version, erro
 	if s != "" {
 		v, err := name.ParseVersion(s)
 		if err != nil {
-			return v, &usageError{err: err}
+			return v, &usageError{err: err, hint: hintInstalled}
 		}
 		return v, nil
 	}

@@ -23,6 +23,7 @@
 //	fx once ID N MS       write ID to the file FX_ONCE, print ID, wait MS ms, exit with status N
 //	fx read FILE          print a file
 //	fx write FILE         write a line to a file
+//	fx link TARGET NAME   make a symbolic link
 package main
 
 import (
@@ -50,7 +51,7 @@ func main() {
 	commands := map[string]func([]string){
 		"args": printArgs, "env": printEnv, "cwd": printCwd, "print": printBytes, "errprint": printErr, "cat": cat,
 		"lines": lines, "sum": sum, "exit": exit, "signal": die, "sleep": sleep, "deaf": deaf, "closeout": closeOut,
-		"setsid": detach, "tree": tree, "yes": yes, "once": once, "read": read, "write": write,
+		"setsid": detach, "tree": tree, "yes": yes, "once": once, "read": read, "write": write, "link": link,
 	}
 	f, ok := commands[os.Args[1]]
 	if !ok {
@@ -235,4 +236,11 @@ func read(args []string) {
 
 func write(args []string) {
 	check(os.WriteFile(first(args), []byte("written\n"), 0o600))
+}
+
+func link(args []string) {
+	if len(args) != 2 {
+		fail("usage: fx link TARGET NAME")
+	}
+	check(os.Symlink(args[0], args[1]))
 }

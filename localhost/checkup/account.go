@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/lendcli/lend/localhost/connection"
 	"github.com/lendcli/lend/localhost/home"
@@ -41,7 +40,7 @@ func Unready(ctx context.Context, root *connection.Root, c *connection.Connectio
 	of := fmt.Sprintf("%s --connection %s", m.Key, c.ID())
 	cfg, err := c.Config()
 	if err != nil {
-		return ail(err, configFix(c))
+		return ail(err, ConfigFix(c, err))
 	}
 	if cfg.Disabled {
 		return nil
@@ -73,11 +72,21 @@ func Unready(ctx context.Context, root *connection.Root, c *connection.Connectio
 	case err != nil:
 		return ail(err, "lend connector setting list "+of+", and setting remove")
 	}
+	return Uncopied(ctx, c)
+}
+
+// Uncopied looks whether a start in c would have its home, which most get a copy of: nil,
+// or an *UnreadyError.
+func Uncopied(ctx context.Context, c *connection.Connection) error {
+	cfg, err := c.Config()
+	if err != nil {
+		return &UnreadyError{Connection: c.ID(), Fix: ConfigFix(c, err), Err: err}
+	}
 	if cfg.SharedHome {
 		return nil
 	}
 	if err := c.Dirs().Check(ctx); err != nil && ctx.Err() == nil {
-		return ail(err, homeFix(err, c, of))
+		return &UnreadyError{Connection: c.ID(), Fix: homeFix(err, c), Err: err}
 	}
 	return nil
 }
@@ -108,16 +117,25 @@ func regular(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-func configFix(c *connection.Connection) string {
+// ConfigFix says what mends the settings of a connection that err keeps from being read.
+func ConfigFix(c *connection.Connection, err error) string {
+	if notOurs(err) {
+		return PrivateFix(filepath.Dir(c.Home()))
+	}
 	file := filepath.Join(filepath.Dir(c.Home()), "connection.json")
 	return "restore it from a copy, or: mv " + file + " " + file + ".damaged, then lend connector setting set"
 }
 
-func homeFix(err error, c *connection.Connection, of string) string {
-	if errors.Is(err, home.ErrTooLarge) {
-		return "remove from " + filepath.Dir(c.Home()) + " what it does not need, or lend connector setting home " + strings.Replace(of, " --", " shared --", 1)
+func homeFix(err error, c *connection.Connection) string {
+	dir := filepath.Dir(c.Home())
+	shared := fmt.Sprintf(", or lend connector setting home %s shared --connection %s", c.Connector(), c.ID())
+	switch {
+	case errors.Is(err, home.ErrTooLarge):
+		return "remove from " + dir + " what it does not need" + shared
+	case errors.Is(err, home.ErrLink):
+		return "remove that link from " + dir + shared
 	}
-	return "look at " + filepath.Dir(c.Home()) + ", or lend connector login " + of
+	return fmt.Sprintf("look at %s, or lend connector login %s --connection %s", dir, c.Connector(), c.ID())
 }
 
 // PrivateFix says what makes a directory of ours private again, and what is in it.

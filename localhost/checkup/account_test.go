@@ -163,7 +163,13 @@ func TestHomeThatIsNotCopied(t *testing.T) {
 	row = w.rows()["route"][0]
 	require.Equal(t, Fail, row.Status)
 	require.Contains(t, row.Detail, "leads out of the home")
-	require.Contains(t, row.Fix, filepath.Dir(c.Home()))
+	require.Contains(t, row.Fix, "remove that link from "+filepath.Dir(c.Home())+", or lend connector setting home tool shared --connection default")
+	var unready *UnreadyError
+	require.ErrorAs(t, Uncopied(t.Context(), c), &unready)
+	require.ErrorIs(t, unready, home.ErrLink)
+	require.Equal(t, row.Fix, unready.Fix)
+	require.NoError(t, c.SetSharedHome(true))
+	require.NoError(t, Uncopied(t.Context(), c))
 }
 
 func TestSettingsThatNobodyCanRead(t *testing.T) {
