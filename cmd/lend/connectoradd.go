@@ -97,7 +97,7 @@ func newPlaces(from, out, key string) (string, string, error) {
 	}
 	switch kind {
 	case "exec":
-		abs, err := filepath.Abs(what)
+		abs, err := fullPath(what)
 		if err != nil {
 			return "", "", err
 		}
@@ -115,7 +115,7 @@ func newPlaces(from, out, key string) (string, string, error) {
 	default:
 		return "", "", usagef("lend connector new npm:NAME@VERSION", "%s is neither npm:NAME@VERSION nor exec:PATH", name.Quote(from))
 	}
-	dir, err := filepath.Abs(out)
+	dir, err := fullPath(out)
 	return from, dir, err
 }
 
@@ -136,7 +136,7 @@ A running gateway takes the change up at once.`,
   lend connector add ./json5 --registry "$(npm config get registry)"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := filepath.Abs(args[0])
+			path, err := fullPath(args[0])
 			if err != nil {
 				return err
 			}

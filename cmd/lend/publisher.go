@@ -349,7 +349,7 @@ and goes where that goes. It is no part of the release: others can add theirs.`,
 			if key == "" {
 				return usagef("lend publisher sign "+args[0]+" --key FILE", "name the file with the private key")
 			}
-			path, err := filepath.Abs(args[0])
+			path, err := fullPath(args[0])
 			if err != nil {
 				return err
 			}

@@ -463,7 +463,7 @@ func resultOf(cmd *client.Cmd, err error, status int, took time.Duration) result
 			r.Origin, r.Ran = "caller", "unknown"
 		}
 	default:
-		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", codeNotSent, err.Error()
+		r.Origin, r.Ran, r.Code, r.Message = "caller", "no", codeNotSent, withoutUsers(err.Error())
 		r.Retryable = errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 	}
 	r.Advice = adviceOf(err)

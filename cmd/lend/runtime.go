@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +56,7 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 			var err error
 			for _, p := range []*string{&src.File, &src.Exec, &src.Archive} {
 				if *p != "" {
-					if *p, err = filepath.Abs(*p); err != nil {
+					if *p, err = fullPath(*p); err != nil {
 						return err
 					}
 				}

@@ -107,16 +107,16 @@ func (a *app) fail(err error) int {
 			SchemaVersion int    `json:"schemaVersion"`
 			Error         string `json:"error"`
 			Hint          string `json:"hint,omitempty"`
-		}{jsonSchema, err.Error(), hint})
+		}{jsonSchema, withoutUsers(err.Error()), withoutUsers(hint)})
 	}
 	return code
 }
 
 // problem shows an error and a hint on stderr.
 func (a *app) problem(text, hint string) {
-	_, _ = fmt.Fprintf(a.err, "lend: error: %s\n", harmless(text))
+	_, _ = fmt.Fprintf(a.err, "lend: error: %s\n", harmless(withoutUsers(text)))
 	if hint != "" {
-		_, _ = fmt.Fprintf(a.err, "lend: hint: %s\n", harmless(hint))
+		_, _ = fmt.Fprintf(a.err, "lend: hint: %s\n", harmless(withoutUsers(hint)))
 	}
 }
 
@@ -137,6 +137,45 @@ func harmless(s string) string {
 	return b.String()
 }
 
+// withoutUsers takes the user and the password out of the URLs of a message: what was
+// given for an address may be wrong, and is repeated then, but not the secret in it.
+func withoutUsers(s string) string {
+	var b strings.Builder
+	for {
+		before, after, ok := strings.Cut(s, "://")
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		end := strings.IndexFunc(after, func(r rune) bool { return r == '"' || unicode.IsSpace(r) })
+		if end < 0 {
+			end = len(after)
+		}
+		b.WriteString("://" + withoutUser(after[:end]))
+		s = after[end:]
+	}
+}
+
+// withoutUser is a URL from its host on. A password that ends what is read of the host, as
+// one with a slash, makes what follows a colon no port: it may go on up to the last @.
+func withoutUser(rest string) string {
+	host := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		host = rest[:i]
+	}
+	at := strings.LastIndexByte(host, '@')
+	if at < 0 {
+		if _, port, ok := strings.Cut(host, ":"); !ok || strings.Trim(port, "0123456789") == "" || strings.HasPrefix(host, "[") {
+			return rest
+		}
+		at = strings.LastIndexByte(rest, '@')
+	}
+	if at < 0 {
+		return rest
+	}
+	return "xxxxx@" + rest[at+1:]
+}
+
 // say writes one line of result.
 func (a *app) say(format string, args ...any) error {
 	_, err := fmt.Fprintln(a.out, harmless(fmt.Sprintf(format, args...)))
@@ -145,7 +184,7 @@ func (a *app) say(format string, args ...any) error {
 
 // note writes one line for people, beside the result.
 func (a *app) note(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.err, harmless(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(a.err, harmless(withoutUsers(fmt.Sprintf(format, args...))))
 }
 
 // noteOnce is note of what a command may come to several times.

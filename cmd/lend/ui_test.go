@@ -94,3 +94,29 @@ func TestNoteOnce(t *testing.T) {
 	a.noteOnce("lend: two")
 	require.Equal(t, "lend: one is 100%\nlend: two\n", errs.String())
 }
+
+func TestMessagesHaveNoUserOfAURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"":             "",
+		"no url: a@b":  "no url: a@b",
+		"https://h/@p": "https://h/@p",
+		"open \"https://u:p@h/x\" and ftp://u@h: x": "open \"https://xxxxx@h/x\" and ftp://xxxxx@h: x",
+		"https://u:p@q@h/@p":                        "https://xxxxx@h/@p",
+		"https://u:p/q@h/":                          "https://xxxxx@h/",
+		"https://u:p#q@h/":                          "https://xxxxx@h/",
+		"https://u:p?q@h/ https://u:p?q@h/":         "https://xxxxx@h/ https://xxxxx@h/",
+		"http://localhost:4873/@p/q: 404":           "http://localhost:4873/@p/q: 404",
+		"http://[::1]:4873/@p/q":                    "http://[::1]:4873/@p/q",
+		"http://h:none/":                            "http://h:none/",
+		"://u@h ://":                                "://xxxxx@h ://",
+	} {
+		require.Equal(t, want, withoutUsers(in))
+	}
+	var out, errs bytes.Buffer
+	a := newApp(nil, strings.NewReader(""), &out, &errs)
+	a.json = true
+	require.Equal(t, 1, a.fail(hintf("see https://u:canary@h", "https://u:canary@h is wrong")))
+	require.Equal(t, 125, a.failRun(hintf("see https://u:canary@h", "https://u:canary@h is wrong"), 125))
+	a.note("https://u:canary@h")
+	require.NotContains(t, out.String()+errs.String(), "canary")
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,17 +69,21 @@ func replacement(args []string, version, archive string) (u install.Replacement,
 			return u, &usageError{err: err, hint: hintInstalled}
 		}
 	}
-	if u.Path, err = filepath.Abs(args[1]); err != nil {
+	if u.Path, err = fullPath(args[1]); err != nil {
 		return u, err
 	}
 	u.Archive, err = fullPath(archive)
 	return u, err
 }
 
-// fullPath makes the path of a flag absolute; "" stays.
+// fullPath makes a path absolute; "" stays. An address is none, and nothing is fetched from
+// it: it may hold a password, too.
 func fullPath(path string) (string, error) {
 	if path == "" {
 		return "", nil
+	}
+	if strings.Contains(path, "://") {
+		return "", usagef("get it, and give the file or directory", "%s is an address, not a path", name.Quote(withoutUsers(path)))
 	}
 	return filepath.Abs(path)
 }

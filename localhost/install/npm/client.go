@@ -37,7 +37,7 @@ type Registry struct {
 func (r Registry) check() (base, proxy *url.URL, err error) {
 	base, err = url.Parse(r.Base)
 	if err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" || !safeScheme(base) {
-		return nil, nil, fmt.Errorf("registry %s: want an https URL without user, query and fragment", name.Quote(r.Base))
+		return nil, nil, fmt.Errorf("registry%s: want an https URL without user, query and fragment", shown(r.Base, base))
 	}
 	if r.Proxy == "" {
 		return base, nil, nil
@@ -47,6 +47,25 @@ func (r Registry) check() (base, proxy *url.URL, err error) {
 		return nil, nil, errors.New("proxy: want an http or https URL") // it may hold a password
 	}
 	return base, proxy, nil
+}
+
+// shown is a registry that is refused, without what may be a secret in its address. It is
+// nothing of one that cannot be taken apart.
+func shown(text string, u *url.URL) string {
+	if u == nil || u.Host == "" && strings.ContainsAny(text, "@?#") {
+		return ""
+	}
+	clean := *u
+	if clean.User != nil {
+		clean.User = url.User("xxxxx") // a name alone may be a token
+	}
+	for _, part := range []*string{&clean.RawQuery, &clean.Fragment} {
+		if *part != "" {
+			*part = "xxxxx"
+		}
+	}
+	clean.RawFragment = ""
+	return " " + name.Quote(clean.String())
 }
 
 // safeScheme allows http to this machine, which is how tests and mirrors are reached.

@@ -205,6 +205,25 @@ func TestToolFails(t *testing.T) {
 	require.ErrorContains(t, err, "one exact version")
 	tool.Registry.Base = "http://registry.example"
 	require.ErrorContains(t, tool.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0"), "https")
+	for base, want := range map[string]string{
+		"http://registry.example":                       `registry "http://registry.example": want`,
+		"registry.example":                              `registry "registry.example": want`,
+		"https://me:canary@registry.example/":           `registry "https://xxxxx@registry.example/": want`,
+		"https://canary@registry.example/":              `registry "https://xxxxx@registry.example/": want`,
+		"https://registry.example/?token=canary#a":      `registry "https://registry.example/?xxxxx#xxxxx": want`,
+		"https://registry.example/#canary":              `registry "https://registry.example/#xxxxx": want`,
+		"https://me:canary/canary@registry.example/":    "registry: want",
+		"me:canary@registry.example":                    "registry: want",
+		"canary@registry.example":                       "registry: want",
+		"https:canary@registry.example/?":               "registry: want",
+		"https://me:canary\x7f@registry.example/canary": "registry: want",
+	} {
+		tool.Registry.Base = base
+		err := tool.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0")
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "canary")
+	}
+	tool.Registry.Base = "http://registry.example"
 	tool.Runner = nil
 	require.ErrorContains(t, tool.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0"), "no runner")
 }
