@@ -11,6 +11,7 @@ import (
 	"github.com/lendcli/lend/localhost/download"
 	"github.com/lendcli/lend/localhost/download/remote"
 	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -78,6 +79,8 @@ func storeError(err error) error {
 		return &hinted{err: err, hint: "give the file: --archive FILE"}
 	case errors.Is(err, remote.ErrFailed):
 		return &hinted{err: err, hint: "the same command later; or give the file: --archive FILE"}
+	case errors.Is(err, npm.ErrIntegrity):
+		return &hinted{err: err, hint: "lend connector gc, which empties npm's cache, then the same command again; or another --registry: this one has other bytes than are pinned"}
 	case errors.Is(err, download.ErrMismatch):
 		return &hinted{err: err, hint: "another file is there now than the manifest pins: a newer manifest, or that file: --archive FILE"}
 	case errors.Is(err, install.ErrConflict):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/lendcli/lend/gateway/client"
 	"github.com/lendcli/lend/lease"
+	"github.com/lendcli/lend/localhost/install"
+	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/protocol"
 )
 
@@ -212,4 +215,14 @@ func TestAdviceOfEachError(t *testing.T) {
 	require.Equal(t, 75, r.ExitStatus)
 	require.Equal(t, "try again later; lend run --wait waits longer", hintOf(people))
 	require.Equal(t, hintOf(people), r.Advice)
+}
+
+// Bytes that are not those that are pinned have a next step, which is another for an
+// interpreter: it does not come through npm's cache.
+func TestOtherBytesHaveANextStep(t *testing.T) {
+	err := fmt.Errorf("install x@1.0.0: npm: %w", npm.ErrIntegrity)
+	require.Contains(t, hintOf(storeError(err)), "lend connector gc, which empties npm's cache, then the same command again")
+	require.Contains(t, hintOf(runtimeError(install.RuntimeSource{Name: "node"}, err)), "lend runtime add node again, or with another --registry")
+	require.Contains(t, hintOf(runtimeError(install.RuntimeSource{Name: "node", File: "f"}, err)), "--file with the package")
+	require.ErrorIs(t, storeError(err), npm.ErrIntegrity)
 }

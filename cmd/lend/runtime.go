@@ -12,6 +12,7 @@ import (
 	"github.com/lendcli/lend/localhost/inspect"
 	"github.com/lendcli/lend/localhost/install"
 	"github.com/lendcli/lend/localhost/install/interpreter"
+	"github.com/lendcli/lend/localhost/install/npm"
 	"github.com/lendcli/lend/localhost/manifest"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -65,13 +66,13 @@ certificates in the file $LEND_CA_FILE, or $SSL_CERT_FILE, besides the system's.
 				if src.Name == "node" && src.Version == "" && src.File == "" && src.Exec == "" {
 					all, err := s.AddNode(cmd.Context(), a.progress())
 					if err != nil {
-						return orHint(storeError(err), "lend runtime add node --registry https://HOST")
+						return orHint(runtimeError(src, err), "lend runtime add node --registry https://HOST")
 					}
 					return a.showRuntimes(all)
 				}
 				r, err := s.AddRuntime(cmd.Context(), src, a.progress())
 				if err != nil {
-					return orHint(storeError(err), runtimeFix(src, err))
+					return orHint(runtimeError(src, err), runtimeFix(src, err))
 				}
 				a.noteReplaced(cmd.Context(), r)
 				return a.showRuntimes([]install.Runtime{r})
@@ -107,6 +108,17 @@ func runtimeUsage(src install.RuntimeSource) error {
 		return usagef(again+" --version X.Y.Z …", "--version is missing: which one it is cannot be told from the file")
 	}
 	return nil
+}
+
+// runtimeError is storeError of an interpreter, whose packages are not in npm's cache.
+func runtimeError(src install.RuntimeSource, err error) error {
+	switch {
+	case !errors.Is(err, npm.ErrIntegrity):
+		return storeError(err)
+	case src.File != "":
+		return &hinted{err: err, hint: "--file with the package that --integrity is of"}
+	}
+	return &hinted{err: err, hint: "lend runtime add " + src.Name + " again, or with another --registry: this one has other bytes than are pinned"}
 }
 
 // runtimeFix is what mends an interpreter that could not be added.

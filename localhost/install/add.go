@@ -52,7 +52,7 @@ func (s *Store) add(ctx context.Context, src Source, p Progress) (Release, error
 		return Release{}, err
 	}
 	defer in.Drop()
-	l, err := s.depot.Lock(ctx, depot.Connectors, in.rec.Name)
+	l, err := s.depot.LockTelling(ctx, depot.Connectors, in.rec.Name, p)
 	if err != nil {
 		return Release{}, err
 	}

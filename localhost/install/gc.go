@@ -30,7 +30,7 @@ func (s *Store) CollectRuntimes(ctx context.Context, remove bool, p Progress) (o
 	}
 	slots, kept, err := s.depot.Slots(depot.Runtimes)
 	for _, sl := range slots {
-		l, err := s.depot.Lock(ctx, depot.Runtimes, sl.Owner())
+		l, err := s.depot.LockTelling(ctx, depot.Runtimes, sl.Owner(), p)
 		if err != nil {
 			return out, kept, fmt.Errorf("collect runtimes: %w", err)
 		}

@@ -62,7 +62,7 @@ func (s *Store) addRuntime(ctx context.Context, src RuntimeSource, p Progress) (
 	if err := s.ask(ctx, g, rt, snap); err != nil {
 		return Runtime{}, err
 	}
-	l, err := s.depot.Lock(ctx, depot.Runtimes, src.Name)
+	l, err := s.depot.LockTelling(ctx, depot.Runtimes, src.Name, p)
 	if err != nil {
 		return Runtime{}, err
 	}

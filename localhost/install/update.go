@@ -53,7 +53,7 @@ func (s *Store) update(ctx context.Context, u Replacement, p Progress) (_ Releas
 	if in.manifest.Key != u.Key {
 		return Release{}, name.Version{}, fmt.Errorf("%w: %s", ErrOtherConnector, in.rec.Name)
 	}
-	l, err := s.depot.Lock(ctx, depot.Connectors, in.rec.Name)
+	l, err := s.depot.LockTelling(ctx, depot.Connectors, in.rec.Name, p)
 	if err != nil {
 		return Release{}, name.Version{}, err
 	}

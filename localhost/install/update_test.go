@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/lendcli/lend/localhost/install/depot"
 	"github.com/lendcli/lend/protocol/name"
 	"github.com/stretchr/testify/require"
 )
@@ -275,4 +278,44 @@ func TestUpdateLeavesNothing(t *testing.T) {
 	require.Len(t, entries, 1)
 	require.NoError(t, s.Remove(t.Context(), key(t, "printer"), name.Version{}))
 	require.NoDirExists(t, filepath.Join(s.cfg.Dir, "connectors", "printer"))
+}
+
+// Whoever waits for another command says so, and nobody else does.
+func TestWaitingIsTold(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // who says nothing waits for ever
+	defer cancel()
+	s, _ := npmStore(t)
+	first, next := hello().dir(t), printer("1.1.0").dir(t)
+	old := add(t, s, printer("1.0.0").dir(t))
+	const waits = "wait until another command has done with "
+	for owner, what := range map[string]struct {
+		kind string
+		do   func(p Progress) error
+	}{
+		"hello": {depot.Connectors, func(p Progress) error {
+			_, err := s.Add(ctx, Source{Path: first}, p)
+			return err
+		}},
+		"printer": {depot.Connectors, func(p Progress) error {
+			_, _, err := s.Update(ctx, Replacement{Source: Source{Path: next}, Key: old.Manifest.Key}, p)
+			return err
+		}},
+		"node": {depot.Runtimes, func(p Progress) error {
+			_, _, err := s.CollectRuntimes(ctx, false, p)
+			return err
+		}},
+	} {
+		var told []string
+		l, err := s.depot.Lock(ctx, what.kind, owner)
+		require.NoError(t, err)
+		require.NoError(t, what.do(func(stage string, _, _ int64) {
+			if strings.HasPrefix(stage, waits) {
+				told = append(told, stage)
+				require.NoError(t, l.Close())
+			}
+		}))
+		require.Equal(t, []string{waits + owner}, told)
+		require.NoError(t, what.do(func(stage string, _, _ int64) { require.NotContains(t, stage, waits) }))
+	}
 }

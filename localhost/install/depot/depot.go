@@ -123,6 +123,19 @@ func (d *Depot) Lock(ctx context.Context, kind, owner string) (*filelock.Lock, e
 	return filelock.Exclusive(ctx, d.lockPath(kind, owner))
 }
 
+// LockTelling is Lock that tells, as a stage of a longer call, if somebody else has the
+// lock first: that may be for as long as an installation takes. tell may be nil.
+func (d *Depot) LockTelling(ctx context.Context, kind, owner string, tell func(stage string, done, total int64)) (*filelock.Lock, error) {
+	l, err := d.TryLock(kind, owner)
+	if !errors.Is(err, filelock.ErrHeld) {
+		return l, err
+	}
+	if tell != nil {
+		tell("wait until another command has done with "+owner, 0, 0)
+	}
+	return d.Lock(ctx, kind, owner)
+}
+
 // TryLock is Lock without waiting: filelock.ErrHeld if somebody has it.
 func (d *Depot) TryLock(kind, owner string) (*filelock.Lock, error) {
 	return filelock.Try(d.lockPath(kind, owner))

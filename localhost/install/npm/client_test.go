@@ -192,6 +192,7 @@ func TestToolFails(t *testing.T) {
 	err := tool.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0")
 	require.ErrorIs(t, err, no)
 	require.ErrorContains(t, err, `"code EINTEGRITY; \x1b[31mred"`)
+	require.ErrorIs(t, err, ErrIntegrity)
 	for out, want := range map[string]string{
 		"npm warn old\nnpm error code EUSAGE\nnpm error\nnpm error `npm ci` can only install\nnpm error\nnpm error Missing: x@1 from lock file\nnpm error Usage: npm ci\n": "\"code EUSAGE; `npm ci` can only install; Missing: x@1 from lock file\"",
 		"node: not found\nat all\n": `"node: not found; at all"`,
@@ -199,6 +200,10 @@ func TestToolFails(t *testing.T) {
 	} {
 		require.Equal(t, want, strings.TrimPrefix(lastWords([]byte(out)), ": "))
 	}
+	other := Tool{Registry: tool.Registry, Runner: &recorder{do: func(Command) ([]byte, error) {
+		return []byte("npm error code E404\nnpm error 404 code EINTEGRITY\n"), no
+	}}}
+	require.NotErrorIs(t, other.CI(t.Context(), t.TempDir(), []byte(goodLock), "hello", "1.0.0"), ErrIntegrity)
 	_, err = tool.Resolve(t.Context(), t.TempDir(), "hello", "1.0.0")
 	require.ErrorIs(t, err, no)
 	_, err = tool.Resolve(t.Context(), t.TempDir(), "hello", "^1.0.0")

@@ -113,10 +113,24 @@ func (t Tool) run(ctx context.Context, dir string, files map[string][]byte, args
 		Path: t.Node, Dir: filepath.Join(dir, "project"), Env: t.env(dir),
 		Args: append([]string{"node", t.CLI}, append(args, t.flags(dir)...)...),
 	})
+	if err != nil && says(out, "code EINTEGRITY") {
+		err = fmt.Errorf("%w: %w", ErrIntegrity, err)
+	}
 	if err != nil {
 		return fmt.Errorf("npm: %w%s", err, lastWords(out))
 	}
 	return nil
+}
+
+// says tells whether npm wrote exactly this line as an error.
+func says(out []byte, what string) bool {
+	for line := range bytes.Lines(out) {
+		own, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("npm error"))
+		if ok && string(bytes.TrimSpace(own)) == what {
+			return true
+		}
+	}
+	return false
 }
 
 func (t Tool) flags(dir string) []string {
