@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
@@ -66,7 +67,8 @@ type Client struct {
 	holder name.PeerID
 	dialer dial.Dialer
 	opened opened
-	owned  bool // the host is ours
+	place  atomic.Pointer[place] // the last one that was looked for
+	owned  bool                  // the host is ours
 
 	mu     sync.Mutex // guards closed, and adding to wg
 	closed bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/multiformats/go-multiaddr"
@@ -61,8 +62,28 @@ func (c *Client) pastLease(ctx context.Context) (lease.File, peer.AddrInfo, erro
 	return f, info, err
 }
 
-// gateway joins the addresses of the lease file with those of Config.
+// place is where the gateway of a lease is. It must not be changed.
+type place struct {
+	gateway   name.PeerID
+	addresses []string // of the lease file
+	info      peer.AddrInfo
+}
+
+// gateway returns where the gateway of f is. It remembers the last one: most clients have
+// no other.
 func (c *Client) gateway(f lease.File) (peer.AddrInfo, error) {
+	if p := c.place.Load(); p != nil && p.gateway == f.Lease.Gateway && slices.Equal(p.addresses, f.Addresses) {
+		return p.info, nil
+	}
+	info, err := c.locate(f)
+	if err == nil {
+		c.place.Store(&place{f.Lease.Gateway, slices.Clone(f.Addresses), info})
+	}
+	return info, err
+}
+
+// locate joins the addresses of the lease file with those of Config.
+func (c *Client) locate(f lease.File) (peer.AddrInfo, error) {
 	id, err := peer.Decode(f.Lease.Gateway.String())
 	if err != nil {
 		return peer.AddrInfo{}, fmt.Errorf("read gateway's ID: %w", err)

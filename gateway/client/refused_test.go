@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,28 +137,67 @@ func TestNothingIsSentThatCannotWork(t *testing.T) {
 
 func TestNoLink(t *testing.T) {
 	f := newFixture(overTCP)
-	good := f.config.Addresses
+	good := f.config.Addresses[0]
 	f.config.Addresses = nil
+	file := must(f.config.Leases(context.Background()))
+	f.config.Leases = func(context.Context) (lease.File, error) { return file, nil }
 	c := f.dial(t)
 	err := list(c).Run()
 	require.ErrorIs(t, err, ErrNoAddress)
 	require.NotErrorIs(t, err, ErrUnreachable, "it never can")
 	require.Equal(t, 125, ExitStatus(err))
 
-	c.config.Addresses = []multiaddr.Multiaddr{addr("/ip4/127.0.0.1/tcp/1")}
+	file.Addresses = []string{"/ip4/127.0.0.1/tcp/1"}
 	err = list(c).Run()
 	require.ErrorContains(t, err, "connect to gateway: /ip4/127.0.0.1/tcp/1: ")
 	require.NotContains(t, err.Error(), "\n")
 	require.ErrorIs(t, err, ErrUnreachable)
 	require.Equal(t, 125, ExitStatus(err))
 
-	other := peer.ID(must(peer.Decode("12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X")))
-	c.config.Addresses = []multiaddr.Multiaddr{good[0].Encapsulate(addr("/p2p/" + other.String()))}
+	file.Addresses[0] = good.String() + "/p2p/12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X"
 	require.ErrorContains(t, list(c).Run(), "another gateway")
 
-	c.config.Addresses = good // no back-off after a failure
+	file.Addresses[0] = good.String() // no back-off after a failure
 	f.then(exits(&protocol.Exit{}))
 	require.NoError(t, list(c).Run())
+}
+
+// Where the gateway is is made out once for the addresses of a lease, and anew for others.
+func TestPlaceIsMadeOnce(t *testing.T) {
+	f := newFixture(overTCP)
+	file := must(f.config.Leases(context.Background()))
+	file.Addresses = []string{f.config.Addresses[0].String() + "/p2p/" + f.host.ID().String()}
+	f.config.Leases = func(context.Context) (lease.File, error) { return file, nil }
+	c := f.dial(t)
+	placed := func() *place {
+		f.then(exits(&protocol.Exit{}))
+		require.NoError(t, list(c).Run())
+		return c.place.Load()
+	}
+	first := placed()
+	require.Equal(t, f.host.ID(), first.info.ID)
+	require.Len(t, first.info.Addrs, 2, "those of Config too")
+	for range 3 {
+		require.Same(t, first, placed())
+	}
+	file.Addresses = slices.Clone(file.Addresses)
+	require.Same(t, first, placed(), "the same addresses")
+	file.Addresses[0] = "/ip4/127.0.0.2/tcp/1"
+	second := placed()
+	require.NotSame(t, first, second)
+	require.Equal(t, file.Addresses[0], second.info.Addrs[1].String())
+
+	file.Addresses[0] = "nonsense" // written into the very slice
+	require.ErrorContains(t, list(c).Run(), "read address")
+	require.Same(t, second, c.place.Load(), "an error is not remembered")
+
+	other := f.lease
+	other.Gateway = f.lease.Issuer
+	file.Addresses[0] = "/ip4/127.0.0.2/tcp/1"
+	file.Chain = [][]byte{must(lease.Seal(other, f.issuer))}
+	_, to, err := c.lease(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, other.Gateway.String(), to.ID.String(), "of another gateway")
 }
 
 func TestAddressesOfTheLeaseFile(t *testing.T) {
