@@ -69,9 +69,10 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 		client: c.client, ctx: c.ctx, asked: &c.asked, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
-		pipes: c.pipes, outbox: outbox.New(s.Stdin), ahead: ahead.New(), filled: make(chan struct{}), broken: make(chan error, 1),
+		pipes: c.pipes, outbox: outbox.New(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
 		sent: make(chan struct{}), ended: make(chan struct{}),
 	}
+	o.ahead = ahead.New(o.take)
 	if o.patience == 0 {
 		o.patience = defaultCancelTimeout
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -24,8 +23,6 @@ const lingerTimeout = 2 * time.Second
 func (o *operation) run(l *link) {
 	var exit *protocol.Exit
 	var err error
-	var taker sync.WaitGroup
-	taker.Go(func() { o.ahead.Take(o.take) })
 	for l != nil {
 		if exit, err = o.follow(l); err == nil {
 			break
@@ -47,7 +44,6 @@ func (o *operation) run(l *link) {
 		o.ahead.Drain()
 	}
 	o.ahead.Close()
-	taker.Wait()
 	if o.stdin != nil {
 		input.Interrupt(o.stdin, o.filled)
 	}

@@ -12,14 +12,18 @@ import (
 // acknowledgement.
 const Max = protocol.MaxWindow + 2<<20
 
-// Queue is the one of an operation; New makes it, and Take must run until Close.
+// Queue is the one of an operation; New makes it, and Close must be called in the end.
 type Queue struct {
-	mu     sync.Mutex // guards what follows
-	wake   sync.Cond
-	frames []piece
-	bytes  int
-	taking bool // of a frame that is not in frames any more
-	closed bool
+	take  func(*protocol.Data)
+	taker sync.WaitGroup // run, in a goroutine
+
+	mu      sync.Mutex // guards what follows
+	wake    sync.Cond
+	frames  []piece
+	bytes   int
+	running bool // something was put: taker runs
+	taking  bool // of a frame that is not in frames any more
+	closed  bool
 
 	pool sync.Pool // of the buffers of large ones
 }
@@ -33,9 +37,11 @@ type piece struct {
 // large is the least payload that is taken over with its buffer.
 const large = 16 << 10
 
-// New returns an empty Queue.
-func New() *Queue {
-	q := &Queue{}
+// New returns an empty Queue. All that is put is handed to take, in order and one after
+// the other, in a goroutine that begins with the first. The payload is the Queue's again
+// when take returns.
+func New(take func(*protocol.Data)) *Queue {
+	q := &Queue{take: take}
 	q.wake.L = &q.mu
 	return q
 }
@@ -54,6 +60,10 @@ func (q *Queue) Put(r *protocol.Reader, d *protocol.Data) {
 	}
 	q.frames = append(q.frames, p)
 	q.bytes += len(p.Payload)
+	if !q.running {
+		q.running = true
+		q.taker.Go(q.run)
+	}
 	q.wake.Broadcast()
 }
 
@@ -78,15 +88,14 @@ func (q *Queue) piece(r *protocol.Reader, d *protocol.Data) piece {
 	return p
 }
 
-// Take hands all that is put to take, in order and one after the other, until Close.
-// The payload is the Queue's again when take returns.
-func (q *Queue) Take(take func(*protocol.Data)) {
+// run hands out what is put until Close.
+func (q *Queue) run() {
 	for {
 		p, ok := q.next()
 		if !ok {
 			return
 		}
-		take(&p.Data)
+		q.take(&p.Data)
 		if p.buf != nil {
 			q.pool.Put(p.buf)
 		}
@@ -151,10 +160,11 @@ func (q *Queue) Cut(d time.Duration) {
 	}
 }
 
-// Close ends Take, and forgets what was not taken.
+// Close forgets what was not taken, and waits for what is being taken.
 func (q *Queue) Close() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.closed, q.frames = true, nil
 	q.wake.Broadcast()
+	q.mu.Unlock()
+	q.taker.Wait()
 }

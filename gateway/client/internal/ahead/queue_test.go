@@ -3,6 +3,7 @@ package ahead
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,10 +25,8 @@ func data(offset int, payload []byte) *protocol.Data {
 }
 
 func TestAllIsTakenInOrder(t *testing.T) {
-	q := New()
 	var got []byte
-	var all sync.WaitGroup
-	all.Go(func() { q.Take(func(d *protocol.Data) { got = append(got, d.Payload...) }) })
+	q := New(func(d *protocol.Data) { got = append(got, d.Payload...) })
 	var want []byte
 	shared := make([]byte, 100)
 	for i := range 1000 {
@@ -41,7 +40,6 @@ func TestAllIsTakenInOrder(t *testing.T) {
 	q.Drain()
 	require.True(t, bytes.Equal(want, got))
 	q.Close()
-	all.Wait()
 	q.Put(nobody, data(0, shared))
 	q.Drain()
 	q.Cut(time.Second)
@@ -62,7 +60,12 @@ func TestWhatWasReadStaysWhileMoreIsRead(t *testing.T) {
 	r := protocol.NewReader(&stream, protocol.Caller)
 	_, err := r.Read()
 	require.NoError(t, err)
-	q, swapped := New(), 0
+	var got []byte
+	goOn, swapped := make(chan struct{}), 0
+	q := New(func(d *protocol.Data) {
+		<-goOn
+		got = append(got, d.Payload...)
+	})
 	for {
 		f, err := r.Read()
 		if err != nil {
@@ -70,17 +73,16 @@ func TestWhatWasReadStaysWhileMoreIsRead(t *testing.T) {
 			break
 		}
 		q.Put(r, f.(*protocol.Data))
-		if q.frames[len(q.frames)-1].buf != nil {
+		q.mu.Lock()
+		if n := len(q.frames); n > 0 && q.frames[n-1].buf != nil { // all but the first are there
 			swapped++
 		}
+		q.mu.Unlock()
 	}
 	require.Greater(t, swapped, 10)
-	var got []byte
-	var all sync.WaitGroup
-	all.Go(func() { q.Take(func(d *protocol.Data) { got = append(got, d.Payload...) }) })
+	close(goOn)
 	q.Drain()
 	q.Close()
-	all.Wait()
 	require.True(t, bytes.Equal(want, got))
 }
 
@@ -88,9 +90,9 @@ func TestWhatWasReadStaysWhileMoreIsRead(t *testing.T) {
 // without an acknowledgement, and no earlier.
 func TestTheQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, goOn := New(), make(chan struct{})
+		goOn := make(chan struct{})
+		q := New(func(*protocol.Data) { <-goOn })
 		var all sync.WaitGroup
-		all.Go(func() { q.Take(func(*protocol.Data) { <-goOn }) })
 		const size = protocol.MaxData
 		put := 0
 		all.Go(func() {
@@ -106,7 +108,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 		goOn <- struct{}{}
 		synctest.Wait()
 		require.Equal(t, before+size, put)
-		q.Close()
+		all.Go(q.Close)
+		synctest.Wait()
 		close(goOn)
 		all.Wait()
 	})
@@ -116,14 +119,12 @@ func TestTheQueueIsBounded(t *testing.T) {
 // does.
 func TestCutWaitsForWhatIsBeingTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, goOn := New(), make(chan struct{})
+		goOn := make(chan struct{})
 		var all sync.WaitGroup
 		taken := 0
-		all.Go(func() {
-			q.Take(func(d *protocol.Data) {
-				<-goOn
-				taken += len(d.Payload)
-			})
+		q := New(func(d *protocol.Data) {
+			<-goOn
+			taken += len(d.Payload)
 		})
 		for range 5 {
 			q.Put(nobody, data(0, make([]byte, 10)))
@@ -144,5 +145,58 @@ func TestCutWaitsForWhatIsBeingTaken(t *testing.T) {
 		require.Zero(t, q.bytes)
 		q.Close()
 		all.Wait()
+	})
+}
+
+// Where nothing is put nobody takes; the first piece is taken however late it comes.
+func TestNobodyTakesBeforeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := runtime.NumGoroutine()
+		q := New(func(*protocol.Data) { t.Error("nothing was put") })
+		q.Drain()
+		q.Cut(time.Second)
+		require.Equal(t, before, runtime.NumGoroutine())
+		q.Close()
+
+		taken := 0
+		q = New(func(d *protocol.Data) { taken += len(d.Payload) })
+		time.Sleep(time.Hour)
+		require.Equal(t, before, runtime.NumGoroutine())
+		for range 2 {
+			q.Put(nobody, data(0, make([]byte, 10)))
+		}
+		q.Drain()
+		require.Equal(t, 20, taken)
+		synctest.Wait()
+		require.Equal(t, before+1, runtime.NumGoroutine())
+		q.Close()
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+	})
+}
+
+// Close waits for what is being taken, and nothing follows it.
+func TestCloseWaitsForTheTaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn, taken := make(chan struct{}), 0
+		q := New(func(*protocol.Data) {
+			<-goOn
+			taken++
+		})
+		for range 3 {
+			q.Put(nobody, data(0, []byte("x")))
+		}
+		synctest.Wait() // the first is being taken
+		closed := false
+		var all sync.WaitGroup
+		all.Go(func() {
+			q.Close()
+			closed = true
+		})
+		time.Sleep(time.Hour)
+		require.False(t, closed)
+		close(goOn)
+		all.Wait()
+		require.Equal(t, 1, taken)
 	})
 }
