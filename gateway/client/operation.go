@@ -57,10 +57,9 @@ type operation struct {
 	exit   *protocol.Exit // owned by run, then fixed
 	result error          // likewise
 
-	wg     sync.WaitGroup // watch, send, run
+	wg     sync.WaitGroup // watch, run
 	filled chan struct{}  // closed when the input is not read any more
 	broken chan error     // why the input broke off, at most once
-	sent   chan struct{}  // closed when nothing is sent any more
 	ended  chan struct{}  // closed when the result is known
 }
 
@@ -70,7 +69,7 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
 		pipes: c.pipes, outbox: outbox.New(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
-		sent: make(chan struct{}), ended: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	o.ahead = ahead.New(o.take)
 	if o.patience == 0 {
@@ -82,10 +81,6 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 // begin gets the operation accepted and starts what runs until its end.
 func (o *operation) begin() error {
 	o.wg.Go(o.watch)
-	o.wg.Go(func() {
-		defer close(o.sent)
-		o.outbox.Send()
-	})
 	early := o.early
 	if early {
 		o.fill()
@@ -103,24 +98,8 @@ func (o *operation) begin() error {
 	if o.start.Stdin && !early {
 		o.fill()
 	}
-	o.wg.Go(func() { o.beat(o.ended) })
 	o.wg.Go(func() { o.run(l) })
 	return nil
-}
-
-// beat shows now and then, until done, that this caller is alive, and finds out
-// whether its gateway is. spec: FLOW-6
-func (o *operation) beat(done <-chan struct{}) {
-	tick := time.NewTicker(outbox.BeatEvery / 2)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			o.outbox.Beat()
-		}
-	}
 }
 
 // fill reads the input in a goroutine that may outlive the operation only inside
@@ -290,12 +269,12 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 	if n := o.client.config.Grease; n > 0 && rand.N(n) == 0 { //nolint:gosec // any will do
 		_ = l.WriteGrease(rand.N(1024), []byte("grease")) //nolint:gosec // any will do; an error shows when reading
 	}
-	if o.early {
-		if err := o.outbox.Use(l, 0); err != nil {
-			return nil, err
-		}
+	if !o.early {
+		o.outbox.Await(l)
+	} else if err := o.outbox.Use(l, 0); err != nil {
+		return nil, err
 	}
-	f, err := o.answer(l)
+	f, err := l.frames.Read()
 	switch f := f.(type) {
 	case *protocol.Accepted:
 		return f, nil
@@ -303,27 +282,6 @@ func (o *operation) ask(l *link, first protocol.Frame) (*protocol.Accepted, erro
 		return nil, f.Err()
 	}
 	return nil, err
-}
-
-// answer reads the first frame, and knocks while there is none: a gateway that was
-// killed is silent.
-func (o *operation) answer(l *link) (protocol.Frame, error) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	knock := func() { outbox.Knock(l, done) }
-	if o.early { // the input goes there already, and may be stuck
-		knock = func() { o.beat(done) }
-	}
-	go func() {
-		defer close(ended)
-		knock()
-	}()
-	f, err := l.frames.Read()
-	close(done)
-	if err != nil {
-		l.reset() // a write may wait for what never comes
-	}
-	<-ended
-	return f, err
 }
 
 // link is one run stream of an operation.

@@ -48,20 +48,19 @@ func (o *operation) run(l *link) {
 		input.Interrupt(o.stdin, o.filled)
 	}
 	if err != nil {
-		o.outbox.Done(nil)
-		o.result = o.unread(o.conclude(unknown(err)))
+		l, o.result = nil, o.unread(o.conclude(unknown(err)))
 	} else {
 		o.exit, o.result = exit, o.unread(o.judge(exit))
-		o.acknowledge(l)
 	}
 	for _, p := range o.pipes {
 		_ = p.CloseWithError(nil) // the readers of outputs see their end
 	}
 	close(o.ended)
+	o.acknowledge(l)
 }
 
-// acknowledge sends ExitAck and leaves the stream to a goroutine of the client,
-// until the gateway has closed it too. spec: END-4
+// acknowledge sends ExitAck on l, if it is not nil, and leaves the stream to a goroutine
+// of the client, until the gateway has closed it too. spec: END-4
 func (o *operation) acknowledge(l *link) {
 	if l == nil {
 		o.outbox.Done(nil)
@@ -70,7 +69,6 @@ func (o *operation) acknowledge(l *link) {
 	_ = l.SetWriteDeadline(time.Now().Add(lingerTimeout)) // streams have deadlines
 	o.outbox.Done(l)
 	o.client.later(func() {
-		<-o.sent
 		_ = l.SetReadDeadline(time.Now().Add(lingerTimeout))
 		if _, err := io.Copy(io.Discard, l.Stream); err != nil {
 			l.reset()

@@ -3,9 +3,10 @@
 // stream: what was sent and not acknowledged is kept until it is, so another
 // stream can go on with it.
 //
-// One goroutine (Send) writes. The one that reads a stream only leaves word here and
-// never waits for a write; otherwise both ends could wait for each other once the
-// windows of both directions are full.
+// One goroutine writes, from the first thing that is to be sent until Done, which waits
+// for it; if there was none, Done writes the last word itself. The one that reads a stream
+// only leaves word here and never waits for a write; otherwise both ends could wait for
+// each other once the windows of both directions are full.
 //
 // A Box may be used from several goroutines; no lock is held during a write.
 package outbox

@@ -18,12 +18,17 @@ type Link interface {
 	Reset() error
 }
 
-// Box is the one of an operation; New makes it, and Send must run until Done.
+// Box is the one of an operation; New makes it, and Done must be called in the end.
 type Box struct {
-	mu   sync.Mutex // guards all below
-	wake sync.Cond  // for Send
-	room sync.Cond  // for Fill
-	link Link       // nil: none at the moment
+	sender sync.WaitGroup // send, in a goroutine
+
+	mu      sync.Mutex // guards all below
+	wake    sync.Cond  // for send
+	room    sync.Cond  // for Fill
+	link    Link       // nil: none at the moment
+	mute    bool       // … and it has not answered: it gets nothing but knocks
+	sending bool       // sender was needed
+	still   func()     // ends the beats; nil: there are none
 
 	taken  [3]uint64 // bytes of the outputs that were taken
 	acked  uint64    // how many of both together were acknowledged
@@ -31,7 +36,6 @@ type Box struct {
 	slow   bool      // an acknowledgement is due for the time that went by
 	wrote  time.Time // when something was last sent
 	beat   bool      // … which is so long ago that an acknowledgement is due
-	pad    bool      // what is sent next is a beat; owned by Send
 	closed [3]bool   // nobody reads the output
 	told   [3]bool   // … and this link has said so
 
@@ -49,6 +53,17 @@ type Box struct {
 	stop   bool
 }
 
+// letter is one thing to send: a frame, n bytes of input behind the room for their
+// header in buf, or what is ignored; with pad that follows the frame.
+type letter struct {
+	to     Link // nil: nothing is to be sent any more
+	frame  protocol.Frame
+	buf    []byte
+	offset uint64
+	n      int
+	pad    bool
+}
+
 // New returns a Box for an operation with or without input.
 func New(input bool) *Box {
 	o := &Box{}
@@ -57,6 +72,24 @@ func New(input bool) *Box {
 		o.window = protocol.NewWindow(0)
 	}
 	return o
+}
+
+// Await says that l was asked for the operation and has not answered. Until Use nothing
+// is sent there but what the gateway ignores, after each BeatEvery: one that was killed is
+// silent.
+func (o *Box) Await(l Link) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.link, o.mute = l, true
+	o.begin()
+}
+
+// begin counts the silence on a link that was just written to.
+func (o *Box) begin() {
+	o.wrote, o.beat = time.Now(), false
+	if o.still == nil {
+		o.still = repeat(BeatEvery, o.keepAlive)
+	}
 }
 
 // Use makes send write to l, whose gateway wants the input from stdin on.
@@ -75,10 +108,10 @@ func (o *Box) Use(l Link, stdin uint64) error {
 		}
 		o.next = stdin
 	}
-	o.link, o.told, o.said = l, [3]bool{}, false
-	o.wrote, o.beat = time.Now(), false
-	o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], time.Now(), false
-	o.wake.Signal()
+	o.link, o.mute, o.told, o.said = l, false, [3]bool{}, false
+	o.begin()
+	o.acked, o.since, o.slow = o.taken[protocol.Stdout]+o.taken[protocol.Stderr], o.wrote, false
+	o.need()
 	o.room.Signal()
 	return nil
 }
@@ -145,7 +178,7 @@ func (o *Box) Took(s protocol.Stream, n int) {
 	o.taken[s] += uint64(n)
 	o.slow = o.slow || time.Since(o.since) >= ackAfter
 	if o.ackDue() {
-		o.wake.Signal()
+		o.need()
 	}
 }
 
@@ -159,31 +192,20 @@ const BeatEvery = 3 * time.Second
 // answers with no reset.
 const padding = 32
 
-// Beat makes Send say something, if it has been silent for BeatEvery.
-func (o *Box) Beat() {
+// keepAlive makes send say something if it has been silent for BeatEvery, and returns
+// after what time to look again.
+func (o *Box) keepAlive() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.link != nil && !o.finish && time.Since(o.wrote) >= BeatEvery {
-		o.beat = true
-		o.wake.Signal()
+	if o.link == nil || o.finish {
+		return BeatEvery
 	}
-}
-
-// Knock says something on l every BeatEvery until done is closed or l is gone: what the
-// gateway ignores, for the time before l is in use. Nobody else may write to l.
-func Knock(l Link, done <-chan struct{}) {
-	tick := time.NewTicker(BeatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			if l.WriteGrease(0, make([]byte, padding)) != nil {
-				return
-			}
-		}
+	if left := BeatEvery - time.Since(o.wrote); left > 0 {
+		return left
 	}
+	o.beat = true
+	o.need()
+	return BeatEvery
 }
 
 // Close says that nobody reads an output.
@@ -191,7 +213,7 @@ func (o *Box) Close(s protocol.Stream) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed[s] = true
-	o.wake.Signal()
+	o.need()
 }
 
 // Counts returns what was taken of the outputs and which are closed.
@@ -212,7 +234,6 @@ func (o *Box) StopInput() {
 func (o *Box) stopInput() {
 	o.deaf = true
 	o.kept.clear()
-	o.wake.Signal()
 	o.room.Signal()
 }
 
@@ -272,71 +293,106 @@ func (o *Box) add(n int, ended bool) {
 	o.kept.add(o.window.Sent(), n, passed)
 	o.window.Add(n - passed)
 	o.ended = ended
-	o.wake.Signal()
+	o.need()
 }
 
-// Done makes send acknowledge the end on l, close the stream and return; nil
-// makes it just return.
+// Done ends the Box: it acknowledges the end on l and closes the stream; nil sends
+// nothing more. When it returns nothing is being sent. A link that is stuck must have a
+// deadline or be reset.
 func (o *Box) Done(l Link) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.link = l
+	o.link, o.mute = l, false
 	o.finish, o.stop = l != nil, l == nil
 	o.stopInput()
+	still, alone := o.still, !o.sending
+	o.wake.Signal()
+	o.mu.Unlock()
+	if alone && l != nil {
+		o.send(letter{to: l, frame: &protocol.ExitAck{}})
+	}
+	o.sender.Wait()
+	if still != nil {
+		still()
+	}
 }
 
-// Send writes what is due until Done is called. The errors of a link show when it
-// is read.
-func (o *Box) Send() {
-	for {
-		l, f, buf, offset, n := o.due()
+// need makes send write what is due. It begins with the first: an operation that has
+// nothing to say has no goroutine for it.
+func (o *Box) need() {
+	if o.sending {
+		o.wake.Signal()
+		return
+	}
+	if o.stop || o.finish {
+		return
+	}
+	if first, ok := o.pick(); ok {
+		o.sending = true
+		o.sender.Go(func() { o.send(first) })
+	}
+}
+
+// send writes m and what is due after it until Done is called. The errors of a link show
+// when it is read.
+func (o *Box) send(m letter) {
+	for ; m.to != nil; m = o.due() {
 		var err error
 		switch {
-		case l == nil:
-			return
-		case f == nil:
-			err = l.WriteData(buf, 0, offset, n)
-		default:
-			err = l.WriteFrame(f)
+		case m.n > 0:
+			err = m.to.WriteData(m.buf, 0, m.offset, m.n)
+		case m.frame != nil:
+			err = m.to.WriteFrame(m.frame)
 		}
-		if o.pad && err == nil {
-			err = l.WriteGrease(0, make([]byte, padding))
+		if m.pad && err == nil {
+			err = m.to.WriteGrease(0, make([]byte, padding))
 		}
-		o.pad = false
 		if err != nil {
-			o.Drop(l)
-			_ = l.Reset()
+			o.Drop(m.to)
+			_ = m.to.Reset()
 		}
-		if _, last := f.(*protocol.ExitAck); last {
+		if _, last := m.frame.(*protocol.ExitAck); last {
 			if err == nil {
-				_ = l.CloseWrite() // whoever waits for the gateway's end resets it
+				_ = m.to.CloseWrite() // whoever waits for the gateway's end resets it
 			}
 			return
 		}
 	}
 }
 
-// due waits for something to send: a frame, or n bytes of input behind the room for
-// their header in buf, which stays as it is until due is called again.
-func (o *Box) due() (l Link, f protocol.Frame, buf []byte, offset uint64, n int) {
+// due waits for something to send; a buffer stays as it is until due is called again.
+func (o *Box) due() letter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.kept.sent()
 	for {
 		if o.stop || o.finish && o.link == nil {
-			return nil, nil, nil, 0, 0
+			return letter{}
 		}
-		if o.link != nil {
-			if f, buf, n = o.pick(); f != nil || n > 0 {
-				o.wrote, o.beat, o.pad = time.Now(), false, o.beat
-				return o.link, f, buf, o.next - uint64(n), n
-			}
+		if m, ok := o.pick(); ok {
+			return m
 		}
 		o.wake.Wait()
 	}
 }
 
-func (o *Box) pick() (f protocol.Frame, buf []byte, n int) {
+// pick returns what is due, if anything is: then it counts as sent.
+func (o *Box) pick() (m letter, ok bool) {
+	if o.link == nil {
+		return letter{}, false
+	}
+	m = letter{to: o.link, pad: o.beat && !o.finish}
+	if !o.mute {
+		m.frame, m.buf, m.n = o.content()
+		m.offset = o.next - uint64(m.n)
+	}
+	if m.frame == nil && m.n == 0 && !m.pad {
+		return letter{}, false
+	}
+	o.wrote, o.beat = time.Now(), false
+	return m, true
+}
+
+func (o *Box) content() (f protocol.Frame, buf []byte, n int) {
 	for s := protocol.Stdout; s <= protocol.Stderr; s++ {
 		if o.closed[s] && !o.told[s] && !o.finish {
 			o.told[s] = true

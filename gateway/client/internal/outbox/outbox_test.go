@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -120,7 +121,6 @@ func TestInputSurvivesItsLinks(t *testing.T) {
 		events := make(chan event)
 		var wg sync.WaitGroup
 		o := New(true)
-		wg.Go(o.Send)
 		wg.Go(func() { require.NoError(t, o.Fill(bytes.NewReader(input))) })
 		g := &gateway{}
 		current := newLink(events)
@@ -167,7 +167,9 @@ func relink(t *rapid.T, o *Box, g *gateway, old *fakeLink) *fakeLink {
 
 // finish expects ExitAck and the close, and nothing else.
 func finish(t require.TestingT, o *Box, l *fakeLink, events chan event) {
-	o.Done(l)
+	var done sync.WaitGroup
+	done.Go(func() { o.Done(l) })
+	defer done.Wait()
 	var got []protocol.Frame
 	for {
 		e := <-events
@@ -189,7 +191,6 @@ func next(t *testing.T, events chan event) protocol.Frame {
 
 func TestWhatIsDueComesInItsOrder(t *testing.T) {
 	events := make(chan event)
-	var wg sync.WaitGroup
 	o := New(true)
 	o.Took(protocol.Stdout, protocol.AckEvery)
 	o.Took(protocol.Stderr, 1)
@@ -198,7 +199,6 @@ func TestWhatIsDueComesInItsOrder(t *testing.T) {
 	l := newLink(events)
 	require.NoError(t, o.Use(l, 0))
 	o.Took(protocol.Stdout, protocol.AckEvery)
-	wg.Go(o.Send)
 	require.Equal(t, &protocol.OutputClosed{Stream: protocol.Stderr}, next(t, events))
 	require.Equal(t, &protocol.Ack{Stdout: 2 * protocol.AckEvery, Stderr: 1}, next(t, events))
 	require.Equal(t, &protocol.Data{Payload: []byte("abc")}, next(t, events))
@@ -207,7 +207,6 @@ func TestWhatIsDueComesInItsOrder(t *testing.T) {
 	require.Equal(t, [3]uint64{0, 2 * protocol.AckEvery, 1}, taken)
 	require.Equal(t, [3]bool{false, false, true}, closed)
 	finish(t, o, l, events)
-	wg.Wait()
 }
 
 func TestTheWindowStopsTheReader(t *testing.T) {
@@ -218,7 +217,6 @@ func TestTheWindowStopsTheReader(t *testing.T) {
 	events := make(chan event)
 	l := newLink(events)
 	require.NoError(t, o.Use(l, 0))
-	wg.Go(o.Send)
 	got := 0
 	for got < protocol.MinWindow {
 		got += len(next(t, events).(*protocol.Data).Payload)
@@ -250,8 +248,6 @@ func TestInputThatIsGoneCannotBeAskedFor(t *testing.T) {
 	require.NoError(t, o.Fill(bytes.NewReader([]byte("abcdef"))))
 	l := newLink(events)
 	require.NoError(t, o.Use(l, 0))
-	var wg sync.WaitGroup
-	wg.Go(o.Send)
 	next(t, events)
 	next(t, events)
 	require.NoError(t, o.Ack(4))
@@ -260,7 +256,6 @@ func TestInputThatIsGoneCannotBeAskedFor(t *testing.T) {
 	require.Equal(t, &protocol.Data{Offset: 4, Payload: []byte("ef")}, next(t, events))
 	require.Equal(t, &protocol.StdinEnd{Total: 6}, next(t, events))
 	o.Done(nil)
-	wg.Wait()
 }
 
 // spec: START-6
@@ -271,13 +266,20 @@ func TestInputOfAnotherProcessIsPassed(t *testing.T) {
 	require.NoError(t, o.Use(l, 4))
 	require.NoError(t, o.Ack(2), "of the other process's bytes")
 	require.NoError(t, o.Fill(iotest.OneByteReader(bytes.NewReader([]byte("abcdef")))))
-	var wg sync.WaitGroup
-	wg.Go(o.Send)
-	require.Equal(t, &protocol.Data{Offset: 4, Payload: []byte("ef")}, next(t, events))
-	require.Equal(t, &protocol.StdinEnd{Total: 6}, next(t, events))
+	got := ""
+	for {
+		f := next(t, events)
+		if d, ok := f.(*protocol.Data); ok {
+			require.Equal(t, uint64(4+len(got)), d.Offset)
+			got += string(d.Payload)
+			continue
+		}
+		require.Equal(t, &protocol.StdinEnd{Total: 6}, f)
+		break
+	}
+	require.Equal(t, "ef", got)
 	require.NoError(t, o.Ack(6))
 	o.Done(nil)
-	wg.Wait()
 }
 
 func TestHoles(t *testing.T) {
@@ -312,22 +314,23 @@ var _ io.Reader = readFunc(nil)
 // many at once by their number.
 func TestSlowLineIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := New(false)
-		require.NoError(t, o.Use(newLink(nil), 0))
-		take := func(n int) protocol.Frame {
+		o, events := New(false), make(chan event)
+		require.NoError(t, o.Use(newLink(events), 0))
+		take := func(n int) []protocol.Frame {
 			o.Took(protocol.Stdout, n)
-			f, _, _ := o.pick()
-			return f
+			synctest.Wait()
+			return drained(events)
 		}
-		require.Nil(t, take(100))
+		require.Empty(t, take(100))
 		<-time.After(ackAfter - 1)
-		require.Nil(t, take(100))
+		require.Empty(t, take(100))
 		<-time.After(1)
-		require.Equal(t, &protocol.Ack{Stdout: 300}, take(100))
-		require.Nil(t, take(100), "the time begins anew")
-		require.Equal(t, &protocol.Ack{Stdout: 400 + protocol.AckEvery}, take(protocol.AckEvery))
+		require.Equal(t, []protocol.Frame{&protocol.Ack{Stdout: 300}}, take(100))
+		require.Empty(t, take(100), "the time begins anew")
+		require.Equal(t, []protocol.Frame{&protocol.Ack{Stdout: 400 + protocol.AckEvery}}, take(protocol.AckEvery))
 		<-time.After(ackAfter)
-		require.Equal(t, &protocol.Ack{Stdout: 401 + protocol.AckEvery}, take(1))
+		require.Equal(t, []protocol.Frame{&protocol.Ack{Stdout: 401 + protocol.AckEvery}}, take(1))
+		o.Done(nil)
 	})
 }
 
@@ -336,45 +339,132 @@ func TestSlowLineIsAcknowledged(t *testing.T) {
 func TestASilentCallerBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, events := New(false), make(chan event)
-		var all sync.WaitGroup
-		all.Go(o.Send)
 		l := newLink(events)
-		o.Beat() // there is no link yet
+		time.Sleep(2 * BeatEvery) // there is no link yet
 		require.NoError(t, o.Use(l, 0))
 		o.Took(protocol.Stdout, 5)
-		time.Sleep(BeatEvery - time.Millisecond)
-		o.Beat()
-		synctest.Wait()
-		require.Empty(t, drained(events), "not yet")
-		for range 2 { // again and again
-			time.Sleep(BeatEvery)
-			o.Beat()
-			o.Beat()
-			e := <-events
-			require.Equal(t, &protocol.Ack{Stdout: 5}, e.frame)
-			e.answer <- nil
+		for range 3 { // again and again
+			time.Sleep(BeatEvery - time.Millisecond)
+			synctest.Wait()
+			require.Empty(t, drained(events), "not yet")
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, []protocol.Frame{&protocol.Ack{Stdout: 5}}, drained(events))
 			synctest.Wait()
 			require.Empty(t, drained(events), "once")
 			require.Equal(t, []int{padding}, l.greased())
 		}
+		time.Sleep(BeatEvery / 2)
+		o.Close(protocol.Stderr)
+		require.Equal(t, &protocol.OutputClosed{Stream: protocol.Stderr}, next(t, events))
+		time.Sleep(BeatEvery - time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, drained(events), "it was not silent")
+		o.Drop(l)
+		time.Sleep(2 * BeatEvery)
+		synctest.Wait()
+		require.Empty(t, drained(events), "nobody is there")
+		l = newLink(events)
+		require.NoError(t, o.Use(l, 0))
 		o.Done(nil)
-		o.Beat()
-		all.Wait()
+		time.Sleep(2 * BeatEvery)
+		require.Empty(t, drained(events), "it is over")
+		require.Empty(t, l.greased())
 	})
 }
 
-func TestKnocking(t *testing.T) {
+// Before the answer a link gets nothing but what the gateway ignores, and what has become
+// due meanwhile when it is in use.
+func TestALinkThatHasNotAnsweredIsKnockedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, done := newLink(nil), make(chan struct{})
-		go Knock(l, done)
-		time.Sleep(BeatEvery - 1)
+		o, events := New(true), make(chan event)
+		l := newLink(events)
+		o.Await(l)
+		o.Close(protocol.Stdout)
+		require.NoError(t, o.Fill(bytes.NewReader([]byte("abc"))))
+		for range 2 {
+			time.Sleep(BeatEvery - time.Millisecond)
+			synctest.Wait()
+			require.Empty(t, l.greased(), "not yet")
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, []int{padding}, l.greased())
+		}
+		require.Empty(t, drained(events))
+		o.Drop(l)
+		time.Sleep(BeatEvery)
+		l = newLink(events)
+		o.Await(l)
+		time.Sleep(BeatEvery - time.Millisecond)
 		synctest.Wait()
-		require.Empty(t, l.greased())
-		time.Sleep(2 * BeatEvery)
-		synctest.Wait()
-		require.Equal(t, []int{padding, padding}, l.greased())
-		close(done)
+		require.Empty(t, l.greased(), "the silence begins anew")
+		require.NoError(t, o.Use(l, 0))
+		require.Equal(t, &protocol.OutputClosed{Stream: protocol.Stdout}, next(t, events))
+		require.Equal(t, &protocol.Data{Payload: []byte("abc")}, next(t, events))
+		require.Equal(t, &protocol.StdinEnd{Total: 3}, next(t, events))
+		o.Done(nil)
 	})
+}
+
+// An operation that has nothing to say before its end has no goroutine for it.
+func TestNothingToSayNeedsNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := runtime.NumGoroutine()
+		o, events := New(false), make(chan event)
+		l := newLink(events)
+		o.Await(l)
+		require.NoError(t, o.Use(l, 0))
+		require.NoError(t, o.Ack(0))
+		o.Took(protocol.Stdout, protocol.AckEvery-1)
+		o.StopInput()
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+		o.Took(protocol.Stdout, 1)
+		synctest.Wait()
+		require.Equal(t, before+1, runtime.NumGoroutine())
+		require.Equal(t, &protocol.Ack{Stdout: protocol.AckEvery}, next(t, events))
+		finish(t, o, l, events)
+		synctest.Wait()
+		require.Equal(t, before, runtime.NumGoroutine())
+	})
+}
+
+// Whoever is done waits for what is being written, and nothing follows the last word.
+func TestDoneWaitsForTheWriter(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o, events := New(false), make(chan event)
+			l := newLink(events)
+			require.NoError(t, o.Use(l, 0))
+			o.Close(protocol.Stdout)
+			e := <-events
+			over := false
+			var all sync.WaitGroup
+			all.Go(func() {
+				if last {
+					o.Done(l)
+				} else {
+					o.Done(nil)
+				}
+				over = true
+			})
+			time.Sleep(10 * BeatEvery)
+			synctest.Wait()
+			require.False(t, over, "it is still being written")
+			e.answer <- nil
+			if last {
+				require.Equal(t, &protocol.ExitAck{}, next(t, events))
+				require.Nil(t, next(t, events), "the write side is closed")
+			}
+			all.Wait()
+			o.Close(protocol.Stderr)
+			o.Took(protocol.Stdout, protocol.AckEvery)
+			time.Sleep(10 * BeatEvery)
+			synctest.Wait()
+			require.Empty(t, drained(events))
+			require.Empty(t, l.greased())
+		})
+	}
 }
 
 func drained(events chan event) (out []protocol.Frame) {
