@@ -97,12 +97,14 @@ func (c *Cmd) outputPipe(to *io.Writer, what string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Run is Start and Wait.
+// Run is Start and Wait, all in this goroutine.
 func (c *Cmd) Run() error {
-	if err := c.Start(); err != nil {
+	l, err := c.begin()
+	if err != nil {
 		return err
 	}
-	return c.Wait()
+	c.op.run(l)
+	return c.op.wait()
 }
 
 // Output runs the command and returns its standard output.
@@ -121,23 +123,33 @@ func (c *Cmd) Output() ([]byte, error) {
 // says "not now" is waited for (Config.Wait). An error that is neither that nor
 // an *EndedError means that nothing was sent.
 func (c *Cmd) Start() error {
+	l, err := c.begin()
+	if err != nil {
+		return err
+	}
+	c.op.wg.Go(func() { c.op.run(l) })
+	return nil
+}
+
+func (c *Cmd) begin() (*link, error) {
 	if c.started {
-		return errors.New("start: already started")
+		return nil, errors.New("start: already started")
 	}
 	c.started = true
+	var l *link
 	op, err := c.prepare()
 	if err == nil {
-		err = op.begin()
+		l, err = op.begin()
 	}
 	if err != nil {
 		for _, p := range c.pipes {
 			_ = p.CloseWithError(err) // a pipe's Close does not fail
 		}
-		return err
+		return nil, err
 	}
 	c.op = op
 	c.client.config.Log.Debug().Str("op", c.OperationID).Str("connector", c.Connector).Str("command", c.Name).Msg("started")
-	return nil
+	return l, nil
 }
 
 // Wait returns when the operation has ended and all its output was written: nil

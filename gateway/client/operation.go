@@ -57,10 +57,12 @@ type operation struct {
 	exit   *protocol.Exit // owned by run, then fixed
 	result error          // likewise
 
-	wg     sync.WaitGroup // watch, run
-	filled chan struct{}  // closed when the input is not read any more
-	broken chan error     // why the input broke off, at most once
-	ended  chan struct{}  // closed when the result is known
+	wg      sync.WaitGroup          // run, in a goroutine
+	filled  chan struct{}           // closed when the input is not read any more; nil without input
+	broken  context.CancelCauseFunc // takes why the input broke off; nil without input
+	unwatch func()                  // lets nothing begin to leave any more
+	left    chan struct{}           // closed when nothing leaves any more, after ended and unwatch
+	ended   chan struct{}           // closed when the result is known
 }
 
 func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *operation {
@@ -68,8 +70,7 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 		client: c.client, ctx: c.ctx, asked: &c.asked, start: s, to: to, stdin: c.Stdin, grace: c.Grace, patience: c.CancelTimeout,
 		key:   protocol.OperationKey{Issuer: rootIssuer(l), Invocation: l.Invocation, Operation: s.Operation},
 		out:   [3]io.Writer{protocol.Stdout: c.Stdout, protocol.Stderr: c.Stderr},
-		pipes: c.pipes, outbox: outbox.New(s.Stdin), filled: make(chan struct{}), broken: make(chan error, 1),
-		ended: make(chan struct{}),
+		pipes: c.pipes, outbox: outbox.New(s.Stdin), left: make(chan struct{}), ended: make(chan struct{}),
 	}
 	o.ahead = ahead.New(o.take)
 	if o.patience == 0 {
@@ -78,9 +79,9 @@ func (c *Cmd) operation(s *protocol.Start, l *lease.Lease, to peer.AddrInfo) *op
 	return o
 }
 
-// begin gets the operation accepted and starts what runs until its end.
-func (o *operation) begin() error {
-	o.wg.Go(o.watch)
+// begin gets the operation accepted; then run must follow.
+func (o *operation) begin() (*link, error) {
+	o.watch()
 	early := o.early
 	if early {
 		o.fill()
@@ -91,24 +92,25 @@ func (o *operation) begin() error {
 		if early {
 			<-o.filled
 		}
+		o.unwatch()
 		close(o.ended)
-		o.wg.Wait()
-		return o.unread(err)
+		<-o.left
+		return nil, o.unread(err)
 	}
 	if o.start.Stdin && !early {
 		o.fill()
 	}
-	o.wg.Go(func() { o.run(l) })
-	return nil
+	return l, nil
 }
 
 // fill reads the input in a goroutine that may outlive the operation only inside
 // a Read that cannot be interrupted.
 func (o *operation) fill() {
+	o.filled = make(chan struct{})
 	go func() {
 		defer close(o.filled)
 		if err := o.outbox.Fill(o.stdin); err != nil && !errors.Is(err, input.ErrOver) {
-			o.broken <- &InputError{Err: err} // it must not look like an end
+			o.broken(&InputError{Err: err}) // it must not look like an end
 		}
 	}()
 }
@@ -331,17 +333,29 @@ func (o *operation) abandon(why error) {
 	}
 }
 
-// watch cancels the operation when ctx is done or the input broke off, and gives
-// up when no end comes.
+// watch makes the operation be left when ctx is done or the input broke off. Nobody
+// waits for that meanwhile.
 func (o *operation) watch() {
-	var why error
-	select {
-	case <-o.ended:
-		return
-	case why = <-o.broken:
-	case <-o.ctx.Done():
-		why = context.Cause(o.ctx)
+	ctx := o.ctx
+	if o.start.Stdin {
+		ctx, o.broken = context.WithCancelCause(ctx)
 	}
+	stop := context.AfterFunc(ctx, func() {
+		defer close(o.left)
+		o.leave(context.Cause(ctx))
+	})
+	o.unwatch = func() {
+		if stop() {
+			close(o.left)
+		}
+		if o.broken != nil {
+			o.broken(nil)
+		}
+	}
+}
+
+// leave cancels the operation, and gives up when no end comes.
+func (o *operation) leave(why error) {
 	o.mu.Lock()
 	o.why = why
 	ceded := o.ceded

@@ -52,11 +52,13 @@ func (o *operation) run(l *link) {
 	} else {
 		o.exit, o.result = exit, o.unread(o.judge(exit))
 	}
+	o.unwatch()
 	for _, p := range o.pipes {
 		_ = p.CloseWithError(nil) // the readers of outputs see their end
 	}
 	close(o.ended)
 	o.acknowledge(l)
+	<-o.left
 }
 
 // acknowledge sends ExitAck on l, if it is not nil, and leaves the stream to a goroutine
