@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -20,9 +21,11 @@ import (
 
 // Errors of Ask and Run.
 var (
-	// ErrNotRunning: no broker answers on the socket. Nothing was sent.
+	// ErrNotRunning: no broker answers on the socket, or it hung up before it had read
+	// the whole call. Nothing ran.
 	ErrNotRunning = errors.New("no broker is running here")
-	// ErrLost: the broker went away after a call was handed over; it may have run.
+	// ErrLost: the broker went away after a call was handed over; it may have run. Where
+	// the system does not tell whether a call was read, as Linux does, it counts as read.
 	ErrLost = errors.New("the broker went away: the outcome is unknown")
 )
 
@@ -125,14 +128,18 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 		return wire.Exit{}, err
 	}
 	defer func() { _ = c.Close() }()
-	if err := writeFirst(c, wire.Header(wire.KindRun, len(payload)), files); err != nil {
+	switch err := writeFirst(c, wire.Header(wire.KindRun, len(payload)), files); {
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		return wire.Exit{}, unread(err)
+	case err != nil:
 		return wire.Exit{}, fmt.Errorf("ask the broker: %w", err)
 	}
 	if _, err := c.Write(payload); err != nil {
-		return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
+		return wire.Exit{}, unread(err) // it starts nothing before it has the whole call
 	}
 	done := make(chan struct{})
 	ended := make(chan struct{})
+	cancelled := false // until ended
 	go func() {
 		defer close(ended)
 		for {
@@ -140,6 +147,7 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 			case <-done:
 				return
 			case <-cancels:
+				cancelled = true // it may be all that is never read
 				_, _ = c.Write(wire.Header(wire.KindCancel, 0)) // its end shows when it is read
 			}
 		}
@@ -148,7 +156,10 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 	_ = c.SetWriteDeadline(time.Unix(1, 0)) // a cancel that the broker does not take is over
 	close(done)
 	<-ended
-	if err != nil {
+	switch {
+	case runtime.GOOS == "linux" && errors.Is(err, syscall.ECONNRESET) && !cancelled:
+		return wire.Exit{}, unread(err) // closed before all that was sent was read, or before it was accepted
+	case err != nil:
 		return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	e, err := wire.ParseExit(data)
@@ -156,6 +167,11 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 		return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return e, nil
+}
+
+// unread is the end of a call that no broker has read whole.
+func unread(err error) error {
+	return fmt.Errorf("it hung up before it had read the call: %w: %w", ErrNotRunning, err)
 }
 
 // connect dials a socket that is ours, with a broker of the same user behind it.
