@@ -203,6 +203,9 @@ func (o *operation) exit(m supervise.Message) bool {
 	} else {
 		o.result.Code = status.ExitStatus()
 	}
+	if m.Last {
+		o.over(nil) // first, so that who waits for the exit finds nothing to kill
+	}
 	close(o.exited)
 	return true
 }

@@ -202,7 +202,7 @@ func (s *supervisor) report(m supervise.Message) bool {
 		sense = op.hasExited()
 	default:
 	}
-	if over {
+	if over && !isClosed(op.gone) {
 		op.over(nil)
 	}
 	return sense
