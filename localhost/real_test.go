@@ -127,7 +127,7 @@ func TestRealProcess(t *testing.T) {
 		"FX_TOKEN=s3cret",
 		"FX_VALUE=a b",
 		"HOME=" + own.Home,
-		"LANG=C.UTF-8",
+		"LC_CTYPE=C.UTF-8",
 		"NO_COLOR=1",
 		"PATH=/dev/null",
 		"TERM=dumb",

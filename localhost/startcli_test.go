@@ -111,7 +111,7 @@ func TestStartCLISpecIsExact(t *testing.T) {
 			"GH_TOKEN=secret-value",
 			"HOME=" + own.Home,
 			"HTTPS_PROXY=http://proxy",
-			"LANG=C.UTF-8",
+			"LC_CTYPE=C.UTF-8",
 			"NO_COLOR=1",
 			"PATH=/dev/null",
 			"RUNTIME_ENV=1",

@@ -125,7 +125,7 @@ func locate(root, end string) (found string, err error) {
 
 func (n *npm) local(ctx context.Context) error {
 	home := n.dir
-	env := []string{"HOME=" + home, "TMPDIR=" + home, "XDG_STATE_HOME=" + home, "PATH=/dev/null", "LANG=C.UTF-8"}
+	env := []string{"HOME=" + home, "TMPDIR=" + home, "XDG_STATE_HOME=" + home, "PATH=/dev/null", "LC_CTYPE=C.UTF-8"}
 	return spawn(ctx, env, []string{n.node, n.script, "--help"}, nil, io.Discard)
 }
 

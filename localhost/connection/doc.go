@@ -19,7 +19,8 @@
 //     also USERPROFILE, TEMP, TMP, APPDATA, LOCALAPPDATA and SYSTEMROOT
 //   - PATH=/dev/null (NUL on Windows), where nothing can be found or put: unset,
 //     the C library would search directories of the system
-//   - LANG=C.UTF-8, TZ=UTC, TERM=dumb, NO_COLOR=1, which later sources may override
+//   - LC_CTYPE=C.UTF-8 (until LANG or LC_ALL is set), TZ=UTC, TERM=dumb, NO_COLOR=1,
+//     which later sources may override
 //   - what the installed release needs for its interpreter
 //   - settings: the manifest's defaults, then the owner's NAME=VALUE
 //   - secrets, each under the variable that it is declared with

@@ -142,7 +142,11 @@ func (e environ) secrets(c *Connection, d Declared, cfg Config) error {
 	return nil
 }
 
+// list drops LC_CTYPE of the base where a later source chose the locale.
 func (e environ) list() []string {
+	if e[foldName(ctype)].overridable && e.has("LANG", "LC_ALL") {
+		delete(e, foldName(ctype))
+	}
 	all := make([]string, 0, len(e))
 	for _, v := range e {
 		all = append(all, v.variable+"="+v.value)
@@ -151,12 +155,20 @@ func (e environ) list() []string {
 	return all
 }
 
+func (e environ) has(variables ...string) bool {
+	return slices.ContainsFunc(variables, func(v string) bool { _, ok := e[foldName(v)]; return ok })
+}
+
+// ctype says which bytes are a character. What LANG would say beyond that is what C
+// says anyway, and libc would look up a dozen files for it at each start.
+const ctype = "LC_CTYPE"
+
 // base is what every CLI gets.
 func (c *Connection) base() map[string]string {
 	base := map[string]string{
 		"HOME": c.Home(), "TMPDIR": c.Temp(), "XDG_STATE_HOME": c.State(),
 		"PATH": "/dev/null",
-		"LANG": "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1",
+		ctype:  "C.UTF-8", "TZ": "UTC", "TERM": "dumb", "NO_COLOR": "1",
 	}
 	if runtime.GOOS == "windows" {
 		base["PATH"] = "NUL"
@@ -171,7 +183,7 @@ func (c *Connection) base() map[string]string {
 // overridable tells which variables of the base a setting may replace.
 func overridable(variable string) bool {
 	switch variable {
-	case "LANG", "TZ", "TERM", "NO_COLOR":
+	case ctype, "TZ", "TERM", "NO_COLOR":
 		return true
 	}
 	return false

@@ -2,6 +2,7 @@ package connection
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestEnvironmentIsExactlyThis(t *testing.T) {
 		"GH_REPO=a/b",
 		"GH_TOKEN=t",
 		"HOME=" + c.Home(),
-		"LANG=C.UTF-8",
+		"LC_CTYPE=C.UTF-8",
 		"NO_COLOR=1",
 		"NO_PROXY=",
 		"PATH=/dev/null",
@@ -48,6 +49,31 @@ func TestEnvironmentIsExactlyThis(t *testing.T) {
 		"TZ=Europe/Berlin",
 		"XDG_STATE_HOME=" + c.State(),
 	}, env)
+}
+
+// The base says no more of the locale than which bytes are a character, and nothing
+// once somebody else speaks of it.
+func TestEnvironmentLocale(t *testing.T) {
+	t.Parallel()
+	c := create(t, openRoot(t))
+	for title, by := range map[string]struct {
+		call []argv.Variable
+		want []string
+	}{
+		"base":     {nil, []string{"LC_CTYPE=C.UTF-8"}},
+		"language": {[]argv.Variable{{Name: "LANG", Value: "de_DE.UTF-8"}}, []string{"LANG=de_DE.UTF-8"}},
+		"all":      {[]argv.Variable{{Name: "LC_ALL", Value: "C"}}, []string{"LC_ALL=C"}},
+		"itself":   {[]argv.Variable{{Name: "LC_CTYPE", Value: "C"}}, []string{"LC_CTYPE=C"}},
+		"both": {
+			[]argv.Variable{{Name: "LC_CTYPE", Value: "C"}, {Name: "LANG", Value: "fr_FR"}}, []string{"LANG=fr_FR", "LC_CTYPE=C"},
+		},
+		"other": {[]argv.Variable{{Name: "LC_TIME", Value: "C"}}, []string{"LC_CTYPE=C.UTF-8", "LC_TIME=C"}},
+	} {
+		env, err := c.Environment(Declared{}, nil, by.call)
+		require.NoError(t, err, title)
+		env = slices.DeleteFunc(env, func(v string) bool { return !strings.HasPrefix(v, "LANG") && !strings.HasPrefix(v, "LC_") })
+		require.Equal(t, by.want, env, title)
+	}
 }
 
 func TestEnvironmentRefusals(t *testing.T) {

@@ -147,7 +147,7 @@ func Ask(ctx context.Context, run npm.Runner, rt depot.Runtime, tree, scratch st
 	exec := filepath.Join(tree, filepath.FromSlash(rt.Exec))
 	out, err := run.Run(ctx, npm.Command{
 		Path: exec, Args: []string{exec, "-S", "-c", code}, Dir: scratch,
-		Env: append(Env(rt, tree), "HOME="+scratch, "TMPDIR="+scratch, "PATH=/dev/null", "LANG=C.UTF-8"),
+		Env: append(Env(rt, tree), "HOME="+scratch, "TMPDIR="+scratch, "PATH=/dev/null", "LC_CTYPE=C.UTF-8"),
 	})
 	if err != nil {
 		return fmt.Errorf("ask it for its version: %w: %s", err, name.Quote(string(out)))
