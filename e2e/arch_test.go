@@ -257,7 +257,7 @@ func TestSpawnsShell(t *testing.T) {
 var budgetExceptions = map[string]budget{
 	"protocol":           {codeLines: 1750, exported: 66, adr: "0010-protocol-budget.md"},
 	"protocol/argv":      {files: 16, codeLines: 1900, exported: 32, adr: "0021-argv-budget.md"},
-	"gateway":            {files: 16, codeLines: 2320, adr: "0165-events-have-room-on-a-full-disk.md"},
+	"gateway":            {files: 16, codeLines: 2345, adr: "0167-a-start-is-readied-while-it-is-recorded.md"},
 	"gateway/admin":      {exported: 36, adr: "0151-the-admin-socket-carries-an-invitation.md"},
 	"gateway/ledger":     {codeLines: 1800, exported: 27, adr: "0165-events-have-room-on-a-full-disk.md"},
 	"gateway/operation":  {codeLines: 1340, adr: "0085-a-panic-ends-one-operation.md"},
@@ -267,6 +267,7 @@ var budgetExceptions = map[string]budget{
 	"policy/edit":        {codeLines: 1370, adr: "0172-a-peer-is-dismissed-in-one-place.md"},
 	"localhost/install":  {files: 13, codeLines: 1660, adr: "0111-signatures-travel-beside-the-release.md"},
 	"localhost/manifest": {exported: 28, adr: "0110-a-manifest-is-run-whole-or-refused.md"},
+	"localhost/route":    {files: 13, exported: 25, adr: "0167-a-start-is-readied-while-it-is-recorded.md"},
 	"localhost/process":  {codeLines: 1660, adr: "0054-three-systems-in-one-package.md"},
 }
 

@@ -138,6 +138,7 @@ func (n *Node) admit(c caller, s *protocol.Start) (out admitted, err error) {
 // entry is decided, and nothing runs unless the error is nil.
 func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	stage, durable := "permit", false
+	var ready route.Prepared
 	var process route.Process
 	defer close(e.decided)
 	defer func() {
@@ -151,7 +152,7 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 			if e.reservation != nil && !durable {
 				e.reservation.Release()
 			}
-			end(process)
+			end(ready, process)
 			e.err = err
 			e.op.Abandon()
 		}
@@ -189,7 +190,17 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 		return admitted{}, err
 	}
 
-	// 8. The one durable record.
+	// 8. The one durable record. The start is readied meanwhile, by the capability and
+	// nothing else.
+	stage = "prepare"
+	ready, err = n.port.prepare(ctx, &capability{
+		issuer: e.key.Issuer, invocation: e.key.Invocation, holder: e.key.Holder, operation: e.key.Operation,
+		route: identity, frozen: d.bytes, call: d.Call, workspace: d.Workspace, place: d.Surface.Place(), stdin: e.request.Stdin,
+		limits: route.Limits{Processes: d.Limits.Processes, Memory: d.Limits.Memory},
+	})
+	if err != nil {
+		return admitted{}, err
+	}
 	stage = "record"
 	record, err := n.record(e, d, identity)
 	if err != nil {
@@ -203,13 +214,9 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	n.cfg.Observer.Recorded(time.Since(began))
 	failpoint.Hit("recorded")
 
-	// 9. The start, by the capability and nothing else.
+	// 9. The start of what was readied, and of nothing else.
 	stage = "start"
-	process, err = n.start(ctx, &capability{
-		issuer: e.key.Issuer, invocation: e.key.Invocation, holder: e.key.Holder, operation: e.key.Operation,
-		route: identity, frozen: d.bytes, call: d.Call, workspace: d.Workspace, place: d.Surface.Place(), stdin: e.request.Stdin,
-		limits: route.Limits{Processes: d.Limits.Processes, Memory: d.Limits.Memory},
-	})
+	process, err = start(ctx, ready)
 	if err != nil {
 		return admitted{}, errors.Join(context.Cause(ctx), err)
 	}
@@ -218,11 +225,15 @@ func (n *Node) begin(e *entry, d *decision) (out admitted, err error) {
 	return admitted{entry: e, fresh: true}, nil
 }
 
-// end ends a process that no operation has taken over; nil is none.
-func end(p route.Process) {
+// end ends a process that no operation has taken over, or what was readied for it;
+// nil is none.
+func end(ready route.Prepared, p route.Process) {
 	defer func() { _ = recover() }() // what panics here has panicked before
-	if p != nil {
+	switch {
+	case p != nil:
 		_ = p.Close()
+	case ready != nil:
+		ready.Drop()
 	}
 }
 
@@ -392,10 +403,10 @@ func (n *Node) permit(ctx context.Context, p peer.ID) error {
 	return nil
 }
 
-func (n *Node) start(ctx context.Context, c *capability) (route.Process, error) {
+func start(ctx context.Context, ready route.Prepared) (route.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return n.port.start(ctx, c)
+	return ready.Start(ctx)
 }
 
 // notStarted records that nothing ran under an ID that is spent, and returns what

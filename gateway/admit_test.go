@@ -494,7 +494,7 @@ func TestCapability(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []*capability{nil, {}, {holder: w.agent.id}} {
-		_, err := w.node.port.start(context.Background(), c)
+		_, err := w.node.port.prepare(context.Background(), c)
 		require.ErrorIs(t, err, errNoCapability)
 	}
 	require.Zero(t, w.host.Starts.Load())

@@ -198,7 +198,7 @@ func (w *world) control(d *dialer, q protocol.ControlRequest) protocol.ControlRe
 }
 
 // calls are the calls of methods and functions in the package, by the function that
-// they are in: "admit.go:begin" calls "n.start".
+// they are in: "admit.go:begin" calls "start".
 func calls(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -275,8 +275,9 @@ func TestEveryEntryHasARow(t *testing.T) {
 	for callee, want := range map[string][]string{
 		"n.admit":            {"serveStart"},
 		"n.begin":            {"admit"},
-		"n.start":            {"begin"},
-		"n.port.start":       {"start"},
+		"n.port.prepare":     {"begin"},
+		"start":              {"begin"},
+		"ready.Start":        {"start"},
 		"e.op.Run":           {"begin"},
 		"e.op.Serve":         {"serveAttach"},
 		"out.entry.op.Serve": {"serveStart"},
@@ -381,6 +382,14 @@ func (r faultyRuntime) Start(ctx context.Context, s route.StartRequest) (route.P
 	return faultyProcess{p, r.at}, nil
 }
 
+// Prepare implements Preparer.
+func (r faultyRuntime) Prepare(_ context.Context, s route.StartRequest) route.Prepared {
+	if r.at("prepare") != nil {
+		return nil
+	}
+	return unprepared{r, s}
+}
+
 type faultyProcess struct {
 	route.Process
 	at func(string) error
@@ -412,6 +421,7 @@ func TestFaultsAtEachStage(t *testing.T) {
 		"permit":     {0, protocol.CodeInternal, !durable},
 		"reserve":    {protocol.CodeInternal, protocol.CodeInternal, !durable},
 		"route":      {protocol.CodeInternal, protocol.CodeInternal, !durable},
+		"prepare":    {protocol.CodeInternal, protocol.CodeInternal, !durable},
 		"record":     {protocol.CodeInternal, protocol.CodeInternal, !durable},
 		"recorded":   {0, protocol.CodeNotStarted, durable},
 		"start":      {protocol.CodeNotStarted, protocol.CodeNotStarted, durable},

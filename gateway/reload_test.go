@@ -171,7 +171,7 @@ func TestWorkspaceThatIsMoved(t *testing.T) {
 	require.Equal(t, "site", got[0].Workspace)
 	require.Len(t, got[0].Place, 64)
 	require.NotEqual(t, got[0].Place, got[1].Place, "the host can tell")
-	_, err = w.node.port.start(t.Context(), &capability{
+	_, err = w.node.port.prepare(t.Context(), &capability{
 		holder: w.agent.id, route: got[0].Identity, frozen: []byte("x"), workspace: must(name.ParseLabel("site")),
 	})
 	require.ErrorIs(t, err, errNoCapability, "a workspace without its place")

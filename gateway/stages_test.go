@@ -289,7 +289,10 @@ func TestCapabilityIsWhole(t *testing.T) {
 			call: argv.Call{Arguments: []string{"exit", "--code=0"}},
 		}
 	}
-	process, err := p.start(t.Context(), whole())
+	ready, err := p.prepare(t.Context(), whole())
+	require.NoError(t, err)
+	require.Zero(t, host.Starts.Load())
+	process, err := ready.Start(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, process.Close())
 	for title, change := range map[string]func(*capability){
@@ -299,11 +302,13 @@ func TestCapabilityIsWhole(t *testing.T) {
 	} {
 		c := whole()
 		change(c)
-		_, err := p.start(t.Context(), c)
+		_, err := p.prepare(t.Context(), c)
 		require.ErrorIs(t, err, errNoCapability, title)
 	}
-	_, err = p.start(t.Context(), nil)
+	_, err = p.prepare(t.Context(), nil)
 	require.ErrorIs(t, err, errNoCapability)
+	_, err = startPort{faultyRuntime{host, func(string) error { return errBroken }}}.prepare(t.Context(), whole())
+	require.ErrorIs(t, err, errNothingPrepared)
 	require.Equal(t, int64(1), host.Starts.Load())
 }
 

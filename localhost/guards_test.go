@@ -51,7 +51,7 @@ func TestIdentityIsComparedBeforeAnythingIsMade(t *testing.T) {
 	later := id
 	later.Generation.Number++
 	for title, other := range map[string]route.Identity{"later": later, "of-nothing": {}} {
-		_, err := r.Start(t.Context(), route.StartRequest{Identity: other})
+		_, err := r.Start(t.Context(), route.StartRequest{Identity: other, Workspace: "unknown"})
 		require.ErrorIs(t, err, route.ErrIdentityMismatch, title)
 	}
 	var err error
@@ -63,7 +63,7 @@ func TestIdentityIsComparedBeforeAnythingIsMade(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, err, route.ErrUnavailable)
-	require.ErrorContains(t, err, "make working directory")
+	require.ErrorContains(t, err, "make home")
 	repair()
 	require.Zero(t, r.transport.started())
 }

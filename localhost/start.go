@@ -2,10 +2,8 @@ package localhost
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/lendcli/lend/localhost/process"
 	"github.com/lendcli/lend/localhost/route"
@@ -17,16 +15,28 @@ import (
 // must lie in the workspace. The errors are those of StartCLI. The caller must
 // Close the process.
 func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, error) {
-	// Before anything is made on disk; StartCLI decides.
+	return h.Prepare(ctx, r).Start(ctx)
+}
+
+// Prepare readies what Start would start: it checks the route, the workspace and the
+// release, and makes the private directories, while the caller does something else.
+// Nothing runs before the result is started, and whatever is wrong is told then. The
+// caller must Start or Drop it; retirement of the route drops it too.
+func (h *Host) Prepare(ctx context.Context, r route.StartRequest) route.Prepared {
+	p, err := h.ready(ctx, r)
+	return &preparedCall{host: h, identity: r.Identity, pending: p, err: err}
+}
+
+func (h *Host) ready(ctx context.Context, r route.StartRequest) (route.Prepared, error) {
+	// Before anything is looked at on disk; the registry decides.
 	if d, err := h.routes.Resolve(place(r.Identity)); err != nil || d.Identity != r.Identity {
-		return nil, fmt.Errorf("start: %w", route.ErrIdentityMismatch)
+		return nil, route.ErrIdentityMismatch
 	}
-	dir, args, drop, err := h.directory(r)
+	dir, args, err := h.directory(r)
 	if err != nil {
-		h.refused(r.Identity, err)
-		return nil, fmt.Errorf("start: %w", err)
+		return nil, err
 	}
-	c, err := h.StartCLI(ctx, StartCLIRequest{
+	return h.routes.Prepare(ctx, StartCLIRequest{
 		Identity:         r.Identity,
 		WorkingDirectory: dir,
 		Arguments:        args,
@@ -34,10 +44,33 @@ func (h *Host) Start(ctx context.Context, r route.StartRequest) (route.Process, 
 		Limits:           r.Limits,
 		Stdin:            r.Stdin,
 	})
-	if err != nil {
-		return nil, errors.Join(err, drop())
+}
+
+// preparedCall is one call that is being readied, or why it cannot be.
+type preparedCall struct {
+	host     *Host
+	identity route.Identity
+	pending  route.Prepared
+	err      error
+}
+
+// Start starts it, once.
+func (p *preparedCall) Start(ctx context.Context) (process route.Process, err error) {
+	if err = p.err; err == nil {
+		process, err = p.pending.Start(ctx)
 	}
-	return &operation{CLIConnection: c, drop: drop}, nil
+	if err != nil {
+		p.host.refused(p.identity, err)
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return process, nil
+}
+
+// Drop gives it up.
+func (p *preparedCall) Drop() {
+	if p.err == nil {
+		p.pending.Drop()
+	}
 }
 
 // LoginSpec returns what runs the CLI's own login for the current route that q
@@ -66,38 +99,14 @@ func (h *Host) LoginSpec(q route.Query) (process.Spec, error) {
 	return spec, nil
 }
 
-// directory returns where the call runs, with which arguments, and what removes it
-// afterwards.
-func (h *Host) directory(r route.StartRequest) (dir string, args []string, drop func() error, err error) {
-	if r.Workspace != "" {
-		dir, args, err = h.workspace(r.Workspace, r.Place, r.Call)
-		return dir, args, func() error { return nil }, err
+// directory returns where the call runs, "" for a private directory, and with which
+// arguments.
+func (h *Host) directory(r route.StartRequest) (dir string, args []string, err error) {
+	switch {
+	case r.Workspace != "":
+		return h.workspace(r.Workspace, r.Place, r.Call)
+	case len(r.Call.Paths) > 0:
+		return "", nil, fmt.Errorf("a path needs a workspace: %w", route.ErrInvalid)
 	}
-	if len(r.Call.Paths) > 0 {
-		return "", nil, nil, fmt.Errorf("a path needs a workspace: %w", route.ErrInvalid)
-	}
-	if dir, err = h.operations.Make(); err != nil {
-		return "", nil, nil, unavailable("make working directory", err)
-	}
-	return dir, r.Call.Arguments, func() error { return h.operations.Remove(dir) }, nil
-}
-
-// operation is a running CLI with the directory that is dropped after it.
-type operation struct {
-	*CLIConnection
-	drop func() error
-
-	once sync.Once
-	err  error
-}
-
-// Close closes the process and then drops its directory. A process that could
-// not be closed keeps its directory, which goes with the host.
-func (o *operation) Close() error {
-	o.once.Do(func() {
-		if o.err = o.CLIConnection.Close(); o.err == nil {
-			o.err = o.drop()
-		}
-	})
-	return o.err
+	return "", r.Call.Arguments, nil
 }

@@ -99,17 +99,17 @@ type launcher struct {
 
 var _ route.Launcher = (*launcher)(nil)
 
-// Prepare makes the process specification from the route alone.
-func (l *launcher) Prepare(_ context.Context, q StartCLIRequest) (route.Starter, error) {
+// Prepare makes the process specification from the route alone, and its directories.
+func (l *launcher) Prepare(ctx context.Context, q StartCLIRequest) (route.Starter, error) {
 	spec, shared, err := l.spec(q)
 	if err != nil {
 		return nil, err
 	}
-	start := l.startPrivately
-	if shared {
-		start = l.start
+	s := &start{host: l.host, spec: spec}
+	if err := s.furnish(ctx, l.account, shared); err != nil {
+		return nil, err
 	}
-	return func(ctx context.Context) (route.Process, error) { return start(ctx, spec) }, nil
+	return s, nil
 }
 
 // spec checks what a request may choose, verifies the release, and says what runs, and
@@ -120,8 +120,10 @@ func (l *launcher) spec(q StartCLIRequest) (_ process.Spec, shared bool, err err
 			return process.Spec{}, false, fmt.Errorf("variable is not in the contract: %w", route.ErrInvalid)
 		}
 	}
-	if info, err := os.Lstat(q.WorkingDirectory); err != nil || !info.IsDir() {
-		return process.Spec{}, false, fmt.Errorf("working directory does not exist: %w", route.ErrInvalid)
+	if q.WorkingDirectory != "" { // else it is made for this start
+		if info, err := os.Lstat(q.WorkingDirectory); err != nil || !info.IsDir() {
+			return process.Spec{}, false, fmt.Errorf("working directory does not exist: %w", route.ErrInvalid)
+		}
 	}
 	env, shared, err := l.environment(q.Environment)
 	if err != nil {

@@ -172,13 +172,23 @@ type failedStart struct {
 	err        error
 }
 
-// Start implements gateway.Runtime.
-func (w *witness) Start(ctx context.Context, r route.StartRequest) (route.Process, error) {
-	p, err := w.Host.Start(ctx, r)
+// Prepare implements gateway.Preparer.
+func (w *witness) Prepare(ctx context.Context, r route.StartRequest) route.Prepared {
+	return &witnessed{w.Host.Prepare(ctx, r), w, r.Identity.Connection}
+}
+
+type witnessed struct {
+	route.Prepared
+	by         *witness
+	connection name.ConnectionID
+}
+
+func (p *witnessed) Start(ctx context.Context) (route.Process, error) {
+	process, err := p.Prepared.Start(ctx)
 	if err != nil {
-		w.failed.Store(&failedStart{r.Identity.Connection, err})
+		p.by.failed.Store(&failedStart{p.connection, err})
 	}
-	return p, err
+	return process, err
 }
 
 // openTry makes a gateway that nobody can reach, with a ledger that is thrown away.

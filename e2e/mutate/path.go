@@ -83,7 +83,7 @@ func path() []part {
 		{dir: "gateway/revocations", denies: []string{"Revoked"}},
 		{dir: "gateway/policyfile", files: []string{"judge.go", "watcher.go"}, skip: []string{"look"}},
 		{dir: "localhost", files: []string{"canonical.go", "startcli.go", "start.go", "workspace.go"}, skip: []string{"LoginSpec"}},
-		{dir: "localhost/route", files: []string{"check.go", "registry.go", "resolve.go", "connection.go"}, tests: []string{"localhost"}},
+		{dir: "localhost/route", files: []string{"check.go", "registry.go", "resolve.go", "connection.go", "pending.go"}, tests: []string{"localhost"}},
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	homeDir  = "home"
 	stateDir = "state"
 	tempDir  = "tmp"
+	workDir  = "work"
 )
 
 // Errors of copying. They are the owner's affair.
@@ -36,19 +37,24 @@ var (
 	ErrLink = errors.New("link leads out of the home")
 )
 
-// Dirs are the private directories that a CLI is told of, absolute.
+// Dirs are the private directories that a CLI is told of, and one that it may run in,
+// absolute.
 type Dirs struct {
 	Home, Temp, State string
+	Work              string // of one operation only: a connection has none
 }
 
 // In returns the directories below dir, which holds them for one operation.
 func In(dir string) Dirs {
-	return Dirs{Home: filepath.Join(dir, homeDir), Temp: filepath.Join(dir, tempDir), State: filepath.Join(dir, stateDir)}
+	return Dirs{
+		Home: filepath.Join(dir, homeDir), Temp: filepath.Join(dir, tempDir), State: filepath.Join(dir, stateDir),
+		Work: filepath.Join(dir, workDir),
+	}
 }
 
-// Make makes the three directories, which must not exist, with mode 0700.
+// Make makes the four directories, which must not exist, with mode 0700.
 func (d Dirs) Make() error {
-	for _, dir := range []string{d.Home, d.Temp, d.State} {
+	for _, dir := range []string{d.Home, d.Temp, d.State, d.Work} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
@@ -56,7 +62,7 @@ func (d Dirs) Make() error {
 	return nil
 }
 
-// Rebase returns env with each value that is one of d's directories replaced by the
+// Rebase returns env with each value that is d's Home, Temp or State replaced by the
 // same of to.
 func (d Dirs) Rebase(env []string, to Dirs) []string {
 	env = slices.Clone(env)
@@ -74,8 +80,8 @@ func (d Dirs) Rebase(env []string, to Dirs) []string {
 	return env
 }
 
-// Copy fills d, which Make made, with the home and the state of from; temporary
-// files are not copied. It gives up when ctx is done. What it began is the caller's to
+// Copy fills d, which Make made, with the home and the state of from; nothing
+// else is copied. It gives up when ctx is done. What it began is the caller's to
 // remove.
 func (d Dirs) Copy(ctx context.Context, from Dirs) error {
 	_, err := d.copy(ctx, from)

@@ -26,8 +26,6 @@ const (
 	waiting = 64
 	// staleAfter is how long a copy can outlive what it was made of.
 	staleAfter = 10 * time.Second
-
-	workDir = "work" // of a room without a home
 )
 
 // Rooms are the private directories of the operations of one host. One that an
@@ -119,7 +117,7 @@ func (r *Rooms) Plain() (string, error) {
 }
 
 // Home returns directories that hold a copy of the home and the state of from as they
-// are now, and an empty one for temporary files. Errors are those of hold and of Copy.
+// are now, an empty one for temporary files and an empty one to run in. Errors are those of hold and of Copy.
 func (r *Rooms) Home(ctx context.Context, from Dirs, hold Hold) (Dirs, error) {
 	held, err := hold()
 	if err != nil {
@@ -236,7 +234,7 @@ func (m *room) copy(ctx context.Context, from Dirs) error {
 	}
 	m.base = c.seen
 	m.sound = !m.base.unknown && m.base.settled(began) && MaxBytes-c.bytes <= keptBytes
-	m.own = look(m.path, []string{homeDir, stateDir, tempDir}, c.made)
+	m.own = look(m.path, []string{homeDir, stateDir, tempDir, workDir}, c.made)
 	return nil
 }
 

@@ -147,6 +147,7 @@ func TestTouchedRoomsAreRemoved(t *testing.T) {
 	for what, touch := range map[string]func(d Dirs) error{
 		"entry":           func(d Dirs) error { return put("evil", d.Home, "alias") },
 		"entry-deep":      func(d Dirs) error { return put("evil", d.Home, ".config", "alias") },
+		"result":          func(d Dirs) error { return put("evil", d.Work, "result") },
 		"temporary-entry": func(d Dirs) error { return put("evil", d.Temp, "x") },
 		"beside":          func(d Dirs) error { return put("evil", filepath.Dir(d.Home), "x") },
 		"content-of-the-same-size-and-time": func(d Dirs) error {
@@ -221,6 +222,7 @@ func requireCopy(t *testing.T, d Dirs, token string) {
 	require.Equal(t, []string{
 		" d---------", "/home d---------", "/home/.config d---------", "/home/.config/hosts ----------",
 		"/home/link L---------", "/state d---------", "/state/seen ----------", "/tmp d---------",
+		"/work d---------",
 	}, all)
 	data, err := os.ReadFile(filepath.Join(d.Home, ".config", "hosts"))
 	require.NoError(t, err)

@@ -49,8 +49,13 @@ func (p process) Close() error {
 type launcher struct{ stuck atomic.Bool }
 
 func (l *launcher) Prepare(context.Context, route.StartCLIRequest) (route.Starter, error) {
-	return func(context.Context) (route.Process, error) { return process{&l.stuck}, nil }, nil
+	return starter{l}, nil
 }
+
+type starter struct{ *launcher }
+
+func (s starter) Start(context.Context) (route.Process, error) { return process{&s.stuck}, nil }
+func (starter) Drop()                                          {}
 
 func (*launcher) Close() error { return nil }
 

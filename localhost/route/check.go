@@ -35,8 +35,8 @@ func (q StartCLIRequest) check() error {
 	switch {
 	case !q.Identity.complete() || q.Generation.Epoch == "" || q.Generation.Number == 0:
 		return invalid("identity is incomplete")
-	case !filepath.IsAbs(q.WorkingDirectory) || strings.ContainsRune(q.WorkingDirectory, 0):
-		return invalid("working directory is not an absolute path")
+	case q.WorkingDirectory != "" && !filepath.IsAbs(q.WorkingDirectory), strings.ContainsRune(q.WorkingDirectory, 0):
+		return errDirectory
 	case q.Limits.Processes < 0 || q.Limits.Memory < 0:
 		return invalid("limit is negative")
 	}
@@ -63,6 +63,8 @@ func checkArguments(args []string) error {
 	}
 	return nil
 }
+
+var errDirectory = invalid("working directory is not an absolute path")
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, ErrInvalid) }
 

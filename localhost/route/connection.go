@@ -50,7 +50,8 @@ type StartRequest struct {
 // ErrIdentityMismatch, and no process starts.
 type StartCLIRequest struct {
 	Identity
-	// WorkingDirectory is absolute, exists, and holds no NUL.
+	// WorkingDirectory is absolute, exists, and holds no NUL. Prepare alone takes ""
+	// too: a private directory that is dropped when the CLI has been closed.
 	WorkingDirectory string
 	// Arguments are at most 256, of at most 131 071 bytes each and 256 KiB
 	// together, none with NUL.
@@ -105,6 +106,19 @@ type Process interface {
 	Close() error
 }
 
+// Prepared is a start that is being made ready, and of which nothing runs. Its owner
+// must call Start or Drop. All methods are safe for concurrent use.
+type Prepared interface {
+	// Start waits until it is ready and starts it. When ctx is done before the
+	// transport has the start it returns at once; afterwards the transport's answer
+	// counts. An error means that nothing ran, and nothing will: ErrUnavailable if the
+	// route was fenced, or the start dropped or begun before; otherwise ctx's, or what
+	// the start met. The caller must Close the process.
+	Start(ctx context.Context) (Process, error)
+	// Drop gives it up. After Start it does nothing.
+	Drop()
+}
+
 // CLIConnection is one running CLI, owned by its route: retirement of the route
 // closes it as well. It is a Process; the caller must Close it. All methods are
 // safe for concurrent use.
@@ -118,6 +132,9 @@ type CLIConnection struct {
 	first  *closing   // whose error Close returns
 	latest *closing
 }
+
+// errNotClosed is of an attempt that did not come to its end, because it panicked.
+var errNotClosed = errors.New("process was not closed")
 
 // closing is one attempt to close a process; err is set when done is closed.
 type closing struct {
@@ -163,31 +180,35 @@ func (c *CLIConnection) Kill() error { return c.process.Kill() }
 // error of the first; after an error the route keeps the process, and tries
 // again when it is retired.
 func (c *CLIConnection) Close() error {
-	c.shut(false)
+	if a, mine := c.shut(false); mine {
+		c.carryOut(a)
+	}
 	<-c.first.done
 	return c.first.err
 }
 
-// shut begins to close the process, or joins the attempt that is under way. With
-// again, an attempt that has failed is followed by another.
-func (c *CLIConnection) shut(again bool) *closing {
+// shut returns the attempt to close the process that is under way or, if it is mine,
+// one that the caller must carry out. With again, an attempt that has failed is
+// followed by another.
+func (c *CLIConnection) shut(again bool) (a *closing, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.latest != nil && !(again && c.latest.failed()) {
-		return c.latest
+		return c.latest, false
 	}
-	a := &closing{done: make(chan struct{})}
+	a = &closing{done: make(chan struct{}), err: errNotClosed}
 	c.latest = a
 	if c.first == nil {
 		c.first = a
 	}
-	go func() {
-		defer close(a.done)
-		if a.err = c.process.Close(); a.err == nil {
-			c.group.release(c)
-		}
-	}()
-	return a
+	return a, true
+}
+
+func (c *CLIConnection) carryOut(a *closing) {
+	defer close(a.done)
+	if a.err = c.process.Close(); a.err == nil {
+		c.group.release(c)
+	}
 }
 
 func (a *closing) failed() bool {
@@ -208,7 +229,10 @@ func (c *CLIConnection) retire(ctx context.Context) error {
 	if c.process.Terminate() == nil {
 		_, _ = c.process.Wait(grace)
 	}
-	a := c.shut(true)
+	a, mine := c.shut(true)
+	if mine {
+		go c.carryOut(a) // the group keeps c until it is closed
+	}
 	select {
 	case <-a.done:
 		return a.err

@@ -68,6 +68,7 @@ func (r *Registry) hurry(p *published) *published {
 // pending, perhaps at once.
 func (g *group) drain(empty func()) {
 	g.fence()
+	g.dropPrepared()
 	g.mu.Lock()
 	g.empty = empty
 	f := g.emptied()

@@ -17,10 +17,12 @@ import (
 // fakeLauncher starts fake processes and counts what happens to them.
 type fakeLauncher struct {
 	starts, live, closed atomic.Int64
+	prepared, dropped    atomic.Int64         // Starters that were made, and dropped
 	preparing, starting  *step                // if not nil, stops there
 	make                 func(p *fakeProcess) // changes a process before it runs
 	fail                 error                // of Prepare
 	failStart            error                // of the Starter
+	panics               bool                 // in the Starter
 	last                 atomic.Pointer[fakeProcess]
 }
 
@@ -44,11 +46,22 @@ func (s *step) stop(ctx context.Context) {
 
 func (l *fakeLauncher) Prepare(ctx context.Context, _ StartCLIRequest) (Starter, error) {
 	l.preparing.stop(ctx)
-	return l.start, l.fail
+	if l.fail != nil {
+		return nil, l.fail
+	}
+	l.prepared.Add(1)
+	return fakeStarter{l}, nil
 }
 
-func (l *fakeLauncher) start(ctx context.Context) (Process, error) {
+type fakeStarter struct{ *fakeLauncher }
+
+func (l fakeStarter) Drop() { l.dropped.Add(1) }
+
+func (l fakeStarter) Start(ctx context.Context) (Process, error) {
 	l.starting.stop(ctx)
+	if l.panics {
+		panic("starter")
+	}
 	if l.failStart != nil {
 		return nil, l.failStart
 	}

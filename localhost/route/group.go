@@ -17,12 +17,12 @@ import (
 const retireGrace = 500 * time.Millisecond
 
 // group owns everything that one route has started. A start is pending from begin
-// until own or fail, and passes commitStart in between: before it nothing runs, so
-// fence and caller can refuse it; after it only the transport knows, so its answer
-// counts. An error of a start therefore means that nothing ran. A connection
-// belongs to the group until it is released, which happens exactly once.
+// until own or fail, and passes commit in between: before it nothing runs, so fence
+// and caller can refuse it; after it only the transport knows, so its answer counts.
+// An error of a start therefore means that nothing ran. A connection belongs to the
+// group until it is released, which happens exactly once.
 type group struct {
-	// mu guards everything below, and the flags of the pending starts.
+	// mu guards everything below, and the stages of the pending starts.
 	mu      sync.Mutex
 	fenced  bool
 	pending map[*pending]struct{}
@@ -36,140 +36,12 @@ type group struct {
 // errFenced is what a start gets whose route is no longer current.
 var errFenced = fmt.Errorf("route is retired: %w", ErrUnavailable)
 
-// pending is one start that has not succeeded or failed yet.
-type pending struct {
-	group     *group
-	cancel    context.CancelCauseFunc
-	committed bool // handed to the transport
-	abandoned bool // the caller is gone
-}
-
 func newGroup() *group {
 	return &group{
 		pending: make(map[*pending]struct{}),
 		owned:   make(map[*CLIConnection]struct{}),
 		changed: make(chan struct{}),
 	}
-}
-
-// outcome is how a start ended.
-type outcome struct {
-	connection *CLIConnection
-	err        error
-}
-
-// start runs one start in a goroutine of its own. It returns at once when the
-// caller goes away before commitStart.
-func (g *group) start(ctx context.Context, prepare func(context.Context) (Starter, error)) (*CLIConnection, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, fmt.Errorf("start: %w", err)
-	}
-	// The start must not die with the caller in an unknown state: the fence and
-	// abandon cancel it, and it is always accounted for.
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	p, err := g.begin(cancel)
-	if err != nil {
-		cancel(err)
-		return nil, err
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		defer cancel(nil)
-		done <- p.run(inner, prepare)
-	}()
-	select {
-	case o := <-done:
-		return o.connection, o.err
-	case <-ctx.Done():
-	}
-	if err := context.Cause(ctx); p.abandon(err) {
-		return nil, fmt.Errorf("start: %w", err)
-	}
-	o := <-done
-	return o.connection, o.err
-}
-
-// run is the life of a pending start.
-func (p *pending) run(ctx context.Context, prepare func(context.Context) (Starter, error)) outcome {
-	start, err := prepare(ctx)
-	if err == nil {
-		err = p.commitStart()
-	}
-	if err != nil {
-		p.fail()
-		return outcome{err: err}
-	}
-	process, err := start(ctx)
-	if err != nil {
-		p.fail()
-		if cause := context.Cause(ctx); errors.Is(cause, ErrUnavailable) {
-			err = errors.Join(err, cause) // the fence cancelled it
-		}
-		return outcome{err: err}
-	}
-	return outcome{connection: p.own(process)}
-}
-
-// begin registers a start; cancel stops it. It is refused after fence.
-func (g *group) begin(cancel context.CancelCauseFunc) (*pending, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.fenced {
-		return nil, errFenced
-	}
-	p := &pending{group: g, cancel: cancel}
-	g.pending[p] = struct{}{}
-	g.activity.Raise()
-	return p, nil
-}
-
-// commitStart is the last moment at which a start can be refused.
-func (p *pending) commitStart() error {
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	switch {
-	case p.group.fenced:
-		return errFenced
-	case p.abandoned:
-		return ErrUnavailable // to nobody
-	}
-	p.committed = true
-	return nil
-}
-
-// fail ends a start that has no process.
-func (p *pending) fail() {
-	p.group.mu.Lock()
-	delete(p.group.pending, p)
-	p.group.shrunk()
-	f := p.group.emptied()
-	p.group.mu.Unlock()
-	f()
-}
-
-// own ends a start that has a process. If the fence has come meanwhile, the
-// process ran and is retired like any other: close finds it.
-func (p *pending) own(process Process) *CLIConnection {
-	c := &CLIConnection{process: process, group: p.group}
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	delete(p.group.pending, p)
-	p.group.owned[c] = struct{}{}
-	p.group.shrunk()
-	return c
-}
-
-// abandon tells the start that its caller is gone. False means that something may
-// run, and that the caller must take the result, which comes soon.
-func (p *pending) abandon(cause error) bool {
-	p.group.mu.Lock()
-	defer p.group.mu.Unlock()
-	p.cancel(cause)
-	if _, ok := p.group.pending[p]; !ok || p.committed {
-		return false
-	}
-	p.abandoned = true
-	return true
 }
 
 // fence refuses every start from now on and cancels those that are pending. It
@@ -180,6 +52,22 @@ func (g *group) fence() {
 	g.fenced = true
 	for p := range g.pending {
 		p.cancel(errFenced)
+	}
+}
+
+// dropPrepared drops what is ready and was not started before the fence. It is called
+// after fence: whatever becomes ready from then on drops itself.
+func (g *group) dropPrepared() {
+	g.mu.Lock()
+	var ready []*pending
+	for p := range g.pending {
+		if p.stage == prepared {
+			ready = append(ready, p)
+		}
+	}
+	g.mu.Unlock()
+	for _, p := range ready {
+		p.drop(errFenced)
 	}
 }
 
@@ -205,6 +93,7 @@ func (g *group) shrunk() {
 // may be called again. It returns when ctx is done at the latest.
 func (g *group) close(ctx context.Context) error {
 	g.fence()
+	g.dropPrepared()
 	tried := make(map[*CLIConnection]error)
 	early := g.retireAll(ctx, tried)
 	g.settle(ctx)

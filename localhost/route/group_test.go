@@ -13,6 +13,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// outcome is how a start ended.
+type outcome struct {
+	connection *CLIConnection
+	err        error
+}
+
 // begin starts in a goroutine, whose outcome the channel gets.
 func begin(ctx context.Context, r *Registry, id Identity) <-chan outcome {
 	done := make(chan outcome, 1)
@@ -134,7 +140,9 @@ func TestCallerGoesAway(t *testing.T) {
 		cancel(gone)
 		_, err := r.StartCLI(ctx, request(d.Identity))
 		require.ErrorIs(t, err, gone)
-		require.Zero(t, l.starts.Load())
+		_, err = r.Prepare(ctx, request(d.Identity))
+		require.ErrorIs(t, err, gone)
+		require.Zero(t, l.prepared.Load())
 	})
 
 	t.Run("once-it-runs", func(t *testing.T) {
@@ -240,4 +248,186 @@ func TestStartRacingRetirement(t *testing.T) {
 	require.NoError(t, r.Close(t.Context()))
 	require.Zero(t, l.live.Load())
 	require.Equal(t, succeeded.Load(), l.starts.Load())
+}
+
+// activity is that of the only route.
+func activity(r *Registry) Activity {
+	_, all := r.Activity()
+	return all[0]
+}
+
+// ready prepares a start and waits until the launcher has answered.
+func ready(t *testing.T, r *Registry, id Identity) *pending {
+	t.Helper()
+	p, err := r.prepare(t.Context(), request(id))
+	require.NoError(t, err)
+	<-p.ready
+	return p
+}
+
+func TestPreparedStartsOnce(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	l := &fakeLauncher{}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	q := request(d.Identity)
+	q.WorkingDirectory = "" // the launcher makes one
+	p, err := r.prepare(t.Context(), q)
+	require.NoError(t, err)
+	<-p.ready
+	require.Zero(t, l.starts.Load(), "nothing runs yet")
+	require.Equal(t, 1, activity(r).Starting)
+	c, err := p.Start(t.Context())
+	require.NoError(t, err)
+	p.Drop()
+	require.EqualValues(t, 1, l.live.Load(), "it is started: Drop does nothing")
+	_, err = p.Start(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.EqualValues(t, 1, l.starts.Load())
+	require.NoError(t, c.Close())
+	require.NoError(t, r.Close(t.Context()))
+	require.Zero(t, l.dropped.Load())
+}
+
+func TestPreparedIsDropped(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("gone")
+	for title, give := range map[string]struct {
+		up   func(p *pending)
+		want error
+	}{
+		"by-its-owner": {func(p *pending) { p.Drop() }, ErrUnavailable},
+		"by-the-end-of-its-start": {func(p *pending) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(gone)
+			_, err := p.Start(ctx)
+			require.ErrorIs(t, err, gone)
+		}, gone},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			r := NewRegistry()
+			l := &fakeLauncher{}
+			d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+			p := ready(t, r, d.Identity)
+			give.up(p)
+			give.up(p)
+			require.EqualValues(t, 1, l.dropped.Load(), "at once, and once")
+			require.Zero(t, activity(r).Starting)
+			_, err := p.Start(t.Context())
+			require.ErrorIs(t, err, give.want)
+
+			// While the launcher has it: as soon as that answers.
+			l.preparing = newStep()
+			p, err = r.prepare(t.Context(), request(d.Identity))
+			require.NoError(t, err)
+			preparing := <-l.preparing.reached
+			give.up(p)
+			<-preparing.Done()
+			close(l.preparing.pass)
+			<-p.ready
+			require.EqualValues(t, 2, l.dropped.Load())
+			_, err = p.Start(t.Context())
+			require.ErrorIs(t, err, give.want)
+			require.Zero(t, l.starts.Load())
+			require.NoError(t, r.Close(t.Context()))
+		})
+	}
+}
+
+// A route that is retired does not wait for the owner of what is prepared.
+func TestFenceDropsWhatIsPrepared(t *testing.T) {
+	t.Parallel()
+	for title, retire := range map[string]func(r *Registry, id Identity){
+		"remove": func(r *Registry, id Identity) { require.NoError(t, r.Remove(context.Background(), id)) },
+		"drain":  func(r *Registry, id Identity) { require.True(t, r.Drain(id)) },
+		"close":  func(r *Registry, _ Identity) { require.NoError(t, r.Close(context.Background())) },
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			r := NewRegistry()
+			l := &fakeLauncher{}
+			d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+			p := ready(t, r, d.Identity)
+			retire(r, d.Identity)
+			require.EqualValues(t, 1, l.dropped.Load())
+			require.EqualValues(t, 1, l.closed.Load(), "nothing of the route is left")
+			_, err := p.Start(t.Context())
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Zero(t, l.starts.Load())
+			require.NoError(t, r.Close(t.Context()))
+			_, err = r.Prepare(t.Context(), request(d.Identity))
+			require.Error(t, err)
+		})
+	}
+}
+
+// A fence that has come refuses the start, even before what is prepared was dropped.
+func TestFenceRefusesWhatIsPrepared(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	l := &fakeLauncher{}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	p := ready(t, r, d.Identity)
+	p.group.fence()
+	_, err := p.Start(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Zero(t, l.starts.Load())
+	require.EqualValues(t, 1, l.dropped.Load())
+	require.NoError(t, r.Close(t.Context()))
+}
+
+// From the fence on nothing is prepared, and what the launcher has is dropped, before
+// anybody closes or starts.
+func TestFenceDropsWhatIsBeingPrepared(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	l := &fakeLauncher{preparing: newStep()}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	p, err := r.prepare(t.Context(), request(d.Identity))
+	require.NoError(t, err)
+	<-l.preparing.reached
+	p.group.fence()
+	close(l.preparing.pass)
+	<-p.ready
+	require.EqualValues(t, 1, l.dropped.Load())
+	require.Zero(t, activity(r).Starting)
+	_, err = p.group.prepare(t.Context(), func(context.Context) (Starter, error) {
+		t.Error("the launcher is asked")
+		return nil, errFenced
+	})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NoError(t, r.Close(t.Context()))
+}
+
+// A start that panics is accounted for like every other.
+func TestStarterPanics(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	l := &fakeLauncher{panics: true}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	require.Panics(t, func() { _, _ = r.StartCLI(context.Background(), request(d.Identity)) })
+	require.Zero(t, activity(r).Starting)
+	require.NoError(t, r.Close(t.Context()))
+}
+
+func TestCloseThatPanicsHasNotClosed(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	l := &fakeLauncher{make: func(p *fakeProcess) {
+		p.closeErr = func() error {
+			if p.closes.Load() == 1 {
+				panic("close")
+			}
+			return nil
+		}
+	}}
+	d := commit(t, r, candidate(t, "github", "1.0.0", "default", "a"), l)
+	c, err := r.StartCLI(t.Context(), request(d.Identity))
+	require.NoError(t, err)
+	require.Panics(t, func() { _ = c.Close() })
+	require.Error(t, c.Close())
+	require.Equal(t, 1, activity(r).Running, "the route keeps it")
+	require.NoError(t, r.Close(t.Context()))
+	require.Zero(t, l.live.Load())
 }

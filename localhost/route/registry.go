@@ -23,9 +23,15 @@ type Launcher interface {
 	Close() error
 }
 
-// Starter starts what was prepared. When ctx is done it gives up if it still can;
-// an error means that nothing ran, and nothing will.
-type Starter func(ctx context.Context) (Process, error)
+// Starter is a start that is ready, and of which nothing runs. The registry calls
+// Start or Drop, once.
+type Starter interface {
+	// Start starts it. When ctx is done it gives up if it still can; an error means
+	// that nothing ran, and nothing will.
+	Start(ctx context.Context) (Process, error)
+	// Drop gives up what was made for it. It does not block for long.
+	Drop()
+}
 
 // slot is the place that at most one current route fills.
 type slot struct {

@@ -72,6 +72,29 @@ func order(a, b Identity) int {
 // that ran, so it is returned, and retired at once. After StartCLI has returned,
 // ctx has no effect on the process.
 func (r *Registry) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnection, error) {
+	if q.WorkingDirectory == "" {
+		return nil, errDirectory
+	}
+	p, err := r.prepare(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return p.start(ctx)
+}
+
+// Prepare readies what StartCLI would start, in a goroutine that the route waits
+// for, and returns at once. The errors are ErrInvalid, ErrIdentityMismatch,
+// ErrUnavailable and ctx's own: then nothing is prepared. What goes wrong later is
+// told by Start. q.WorkingDirectory may be "": a private directory of the start.
+func (r *Registry) Prepare(ctx context.Context, q StartCLIRequest) (Prepared, error) {
+	p, err := r.prepare(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (r *Registry) prepare(ctx context.Context, q StartCLIRequest) (*pending, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
@@ -79,7 +102,7 @@ func (r *Registry) StartCLI(ctx context.Context, q StartCLIRequest) (*CLIConnect
 	if err != nil {
 		return nil, err
 	}
-	return p.group.start(ctx, func(ctx context.Context) (Starter, error) {
+	return p.group.prepare(ctx, func(ctx context.Context) (Starter, error) {
 		return p.launcher.Prepare(ctx, q)
 	})
 }
