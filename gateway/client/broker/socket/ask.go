@@ -147,7 +147,7 @@ func Run(ctx context.Context, socket string, said wire.Call, options broker.RunO
 			case <-done:
 				return
 			case <-cancels:
-				cancelled = true // it may be all that is never read
+				cancelled = true                                // it may be all that is never read
 				_, _ = c.Write(wire.Header(wire.KindCancel, 0)) // its end shows when it is read
 			}
 		}

@@ -67,7 +67,7 @@ func TestRunKnowsWhatWasNotRead(t *testing.T) {
 				_, err = io.ReadFull(caller, make([]byte, c.reads))
 				require.NoError(t, err)
 				if c.cancel {
-					cancels <- struct{}{} // taken once the call was sent
+					cancels <- struct{}{}              // taken once the call was sent
 					for n := 0; n < wire.HeaderSize; { // it is there
 						n, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
 						require.NoError(t, err)
