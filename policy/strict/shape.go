@@ -77,19 +77,19 @@ func NewText(t Text) *Text {
 }
 
 // Check reports everything in the document that does not fit the shape.
-func (d *Document) Check(s *Shape) { d.check(d.Root, s, "the file") }
+func (d *Document) Check(s *Shape) { d.check(d.Root, s, "the file", true) }
 
-func (d *Document) check(n *Node, s *Shape, what string) {
+func (d *Document) check(n *Node, s *Shape, what string, required bool) {
 	switch {
 	case n.Kind == Bad:
 	case n.Kind == Null:
-		d.Add(n, "", what+" has no value", nullHint(s))
+		d.Add(n, "", what+" has no value", nullHint(s, required))
 	case n.Kind == Map && s.Fields != nil:
 		d.checkFields(n, s, what)
 	case n.Kind == Map && s.Map != nil:
-		d.checkEntries(n, s.Map, what)
+		d.checkEntries(n, s.Map, what, required)
 	case n.Kind == List && s.List != nil:
-		d.checkElements(n, s.List, what)
+		d.checkElements(n, s.List, what, required)
 	case n.Kind == String && s.Text != nil:
 		d.checkText(n, s.Text, what)
 	case n.Kind == Int && (s.Int != nil || s.Number):
@@ -100,11 +100,21 @@ func (d *Document) check(n *Node, s *Shape, what string) {
 	}
 }
 
-func nullHint(s *Shape) string {
-	if s.Fields != nil || s.Map != nil {
+func nullHint(s *Shape, required bool) string {
+	switch {
+	case s.Fields != nil || s.Map != nil:
 		return "write {} for an empty one"
+	case required:
+		return "write one"
 	}
 	return "write one, or remove the key"
+}
+
+func emptyHint(required bool) string {
+	if required {
+		return "add to it"
+	}
+	return "remove the key, or add to it"
 }
 
 // quoteHint helps where something else stands for a text, or a text for a list.
@@ -158,7 +168,7 @@ func (d *Document) checkFields(n *Node, s *Shape, what string) {
 			d.Add(k, "", "unknown key "+name.Quote(k.Text)+" in "+what, hint)
 			continue
 		}
-		d.check(n.Values[i], s.Fields[at].Shape, k.Text)
+		d.check(n.Values[i], s.Fields[at].Shape, k.Text, s.Fields[at].Required)
 	}
 	for _, f := range s.Fields {
 		if f.Required && n.Key(f.Key) == nil && !meant[f.Key] {
@@ -172,23 +182,23 @@ func (d *Document) missing(n *Node, key, what string) {
 	d.at(n.Line, n.Column, "", what+" has no "+name.Quote(key), "add "+key+":")
 }
 
-func (d *Document) checkEntries(n *Node, e *Entries, what string) {
+func (d *Document) checkEntries(n *Node, e *Entries, what string, required bool) {
 	if len(n.Keys) < e.Min {
-		d.Add(n, "", what+" is empty", "remove the key, or add to it")
+		d.Add(n, "", what+" is empty", emptyHint(required))
 	}
 	for i, k := range n.Keys {
 		if k.Kind == String {
 			d.checkText(k, e.Key, "a key of "+what)
 		}
 		if k.Kind == String {
-			d.check(n.Values[i], e.Value, k.Text)
+			d.check(n.Values[i], e.Value, k.Text, false)
 		}
 	}
 }
 
-func (d *Document) checkElements(n *Node, e *Elements, what string) {
+func (d *Document) checkElements(n *Node, e *Elements, what string, required bool) {
 	if len(n.Values) < e.Min {
-		d.Add(n, "", what+" is an empty list", "remove the key, or add to it")
+		d.Add(n, "", what+" is an empty list", emptyHint(required))
 	}
 	if e.Max > 0 && len(n.Values) > e.Max {
 		d.Add(n, "", fmt.Sprintf("%s has more than %d items", what, e.Max), "")
@@ -196,7 +206,7 @@ func (d *Document) checkElements(n *Node, e *Elements, what string) {
 	}
 	seen := map[string]bool{}
 	for _, v := range n.Values {
-		d.check(v, e.Item, "an item of "+what)
+		d.check(v, e.Item, "an item of "+what, false)
 		id := v.Kind.String() + v.Text
 		if e.Unique && v.Kind != Bad && v.Kind < List && seen[id] {
 			d.Add(v, "", "it is in the list twice", "remove one")

@@ -100,7 +100,8 @@ func TestCheck(t *testing.T) {
 		"bad-key":       {"name: a\nmore: {X: \"1\"}\n", `2:8: a key of more must be a word, not "X"`},
 		"unquoted":      {"name: a\nmore: {x: a}\n", `2:11: x is written in quotes (write "a")`},
 		"no-value":      {"name: a\nmore:\n", `2:1: more has no value (write {} for an empty one)`},
-		"no-scalar":     {"name:\n", `1:1: name has no value (write one, or remove the key)`},
+		"no-scalar":     {"name:\n", `1:1: name has no value (write one)`},
+		"no-number":     {"name: a\ncount:\n", `2:1: count has no value (write one, or remove the key)`},
 	} {
 		t.Run(title, func(t *testing.T) {
 			d := read(t, c.text)
@@ -114,6 +115,23 @@ func TestCheck(t *testing.T) {
 			first, _, _ := strings.Cut(err.Error(), "\n")
 			require.Equal(t, "f.yaml:"+c.want, first)
 		})
+	}
+}
+
+// Nobody is told to remove what has to be there.
+func TestWhatIsRequiredIsNotRemoved(t *testing.T) {
+	word := &Shape{Text: NewText(Text{What: "text"})}
+	for text, want := range map[string]string{
+		"list: []\nmap: {a: b}\n": `1:7: list is an empty list (add to it)`,
+		"list: [a]\nmap: {}\n":    `2:6: map is empty (add to it)`,
+	} {
+		d := read(t, text)
+		d.Check(&Shape{Fields: []Field{
+			{Key: "list", Required: true, Shape: &Shape{List: &Elements{Item: word, Min: 1}}},
+			{Key: "map", Required: true, Shape: &Shape{Map: &Entries{Key: word.Text, Value: word, Min: 1}}},
+		}})
+		require.ErrorContains(t, d.Err(), "f.yaml:"+want)
+		require.NotContains(t, d.Err().Error(), "remove")
 	}
 }
 
