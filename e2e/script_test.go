@@ -36,7 +36,9 @@ var binaries = sync.OnceValues(func() (string, error) {
 	}
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if raceEnabled {
-		args = append(args, "-race")
+		// Without what debuggers read it is no larger than a Connector's file may be,
+		// which lend demo makes of it.
+		args = append(args, "-race", "-ldflags=-w")
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, "./cmd/lend")...)
 	cmd.Dir = ".."
