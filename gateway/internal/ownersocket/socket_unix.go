@@ -83,13 +83,10 @@ func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
 		if err == nil {
 			return func() { _ = d.Close() }, nil // which unlocks
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), d.Close())
-		}
 		select {
-		case <-tick.C:
+		case <-tick.C: // whatever it was, it may be over
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, context.Cause(ctx)), d.Close())
+			return nil, errors.Join(fmt.Errorf("lock %s: %w: %w", dir, err, context.Cause(ctx)), d.Close())
 		}
 	}
 }
