@@ -105,6 +105,9 @@ func TestWorkspaceRefusals(t *testing.T) {
 	require.ErrorIs(t, open(filepath.Join(work, "none"), true), fs.ErrNotExist)
 	require.ErrorContains(t, open(file, true), "not a directory")
 	require.ErrorIs(t, open(file, true), route.ErrUnavailable)
+	require.NoError(t, CheckWorkspace(work))
+	require.ErrorIs(t, CheckWorkspace(filepath.Join(work, "none")), fs.ErrNotExist)
+	require.Error(t, CheckWorkspace(work, work), "it is private")
 	if runtime.GOOS != "windows" {
 		link := filepath.Join(t.TempDir(), "link")
 		require.NoError(t, os.Symlink(work, link))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lendcli/lend/gateway/ledger/folder"
 	"github.com/lendcli/lend/gateway/ledger/record"
 	"github.com/lendcli/lend/protocol/name"
 )
@@ -34,6 +35,17 @@ func TestKeysAreScopes(t *testing.T) {
 			require.Equal(t, StateNone, must(l.Lookup(c.Key)).State)
 		})
 	}
+}
+
+// A scope is closed once nothing of it is under way.
+func TestAnyLive(t *testing.T) {
+	t.Parallel()
+	var h, other folder.Hash
+	other[0] = 1
+	v := &views{live: map[folder.Hash]*operation{{7}: {scope: h}}}
+	require.True(t, v.anyLive([]folder.Hash{h, other}))
+	require.False(t, v.anyLive([]folder.Hash{other}))
+	require.False(t, v.anyLive(nil))
 }
 
 func TestIncompleteIsRefused(t *testing.T) {

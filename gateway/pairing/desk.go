@@ -132,15 +132,14 @@ func (d *Desk) openNext(ctx context.Context, life time.Duration, local bool) (i 
 	defer end.Stop()
 	noticed := false
 	for {
-		i, text, id, err = d.open(life, local)
-		if !errors.Is(err, ErrOpen) {
-			return i, text, id, err
-		}
 		d.mu.Lock()
 		before, free := d.current, d.free
 		d.mu.Unlock()
 		if before == nil {
-			continue
+			if i, text, id, err = d.open(life, local); !errors.Is(err, ErrOpen) {
+				return i, text, id, err
+			}
+			continue // another was faster
 		}
 		at, changed := before.Watch()
 		if at.Phase.Final() {
